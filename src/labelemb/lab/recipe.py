@@ -1,7 +1,7 @@
 """Reading, checking and writing recipes.
 
-A recipe is a TOML file with the tables `data`, `body`, `head` and `train` (see `settings.py` for the keys). A key that does
-not exist, a value of the wrong type and a value outside its limits are one-line errors with the file and what is allowed.
+A recipe is a TOML file with the tables `data`, `body`, `head` and `train` (`settings.py` has the keys). A key that does not
+exist, a value of the wrong type and a value outside its limits are one-line errors with the file and what is allowed.
 """
 
 import dataclasses
@@ -132,7 +132,7 @@ def _read_table(kind: type, table: Mapping[str, Any], prefix: str, where: str) -
         if dataclasses.is_dataclass(types[key]):
             if not isinstance(value, Mapping):
                 raise LabError(f"{where}: {key!r} must be a table, not {value!r}")
-            values[key] = _read_table(types[key], value, f"{key}.", where)  # type: ignore[arg-type]
+            values[key] = _read_table(types[key], value, f"{key}.", where)
         else:
             values[key] = _read_value(types[key], fields[key].metadata, value, f"{where}: {prefix}{key}")
     return kind(**values)

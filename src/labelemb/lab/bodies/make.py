@@ -4,17 +4,52 @@ import math
 
 from torch import nn
 
+from labelemb.lab.bodies.cnn import CNN
+from labelemb.lab.bodies.embedding_bag import EmbeddingBag
 from labelemb.lab.bodies.initial import truncated_normal
 from labelemb.lab.bodies.mlp import MLP
+from labelemb.lab.bodies.resnet import STAGES, ResNet, pooled_size
 from labelemb.lab.data import Dataset
+from labelemb.lab.errors import LabError
 from labelemb.lab.recipe import Recipe
 
 
 def make_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
-    """The body that the recipe names, for inputs as the dataset has them. Weights come from torch's global generator."""
+    """The body that the recipe names, for inputs as the dataset has them; weights from torch's global generator."""
     settings = recipe.body
-    shape = dataset.preprocessing
-    body = MLP(shape["channels"] * math.prod(shape["size"]), settings.hidden, settings.dropout)
+    body = _make_text_body(recipe, dataset) if settings.kind == "embedding_bag" else _make_image_body(recipe, dataset)
     if settings.init == "truncated_normal":
         truncated_normal(body, settings.init_std)
     return body
+
+
+def _make_text_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
+    settings = recipe.body
+    if dataset.preprocessing["kind"] != "text":
+        raise LabError(f"body.kind = embedding_bag reads texts, data.kind = {recipe.data.kind} has images")
+    features = len(dataset.preprocessing["vocabulary"])
+    return EmbeddingBag(features, settings.embedding_size, settings.hidden, settings.dropout)
+
+
+def _make_image_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
+    settings = recipe.body
+    if dataset.preprocessing["kind"] != "image":
+        raise LabError(
+            f"body.kind = {settings.kind} reads images, data.kind = {recipe.data.kind} has texts: use embedding_bag"
+        )
+    channels, size = dataset.preprocessing["channels"], dataset.preprocessing["size"]
+    if settings.kind == "mlp":
+        return MLP(channels * math.prod(size), settings.hidden, settings.dropout)
+    if settings.kind == "cnn":
+        _check_size([side // 4 for side in size], size, settings.kind)
+        return CNN(channels, size, settings.hidden, settings.width, settings.dropout)
+    stages, blocks = STAGES[settings.kind]
+    _check_size(pooled_size(size, len(stages)), size, settings.kind)
+    return ResNet(channels, size, stages, blocks, settings.width, settings.dropout)
+
+
+def _check_size(left: list[int], size: list[int], kind: str) -> None:
+    if min(left) < 1:
+        raise LabError(
+            f"images of {size[0]} x {size[1]} pixels are too small for body.kind = {kind}: use larger ones, or mlp"
+        )

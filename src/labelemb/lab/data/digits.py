@@ -1,5 +1,7 @@
 """The 1,797 handwritten digits of 8 x 8 pixels that scikit-learn ships."""
 
+from pathlib import Path
+
 import torch
 
 from labelemb.lab.data.examples import ImageExamples
@@ -7,7 +9,7 @@ from labelemb.lab.data.splits import Splits
 from labelemb.lab.settings import DataSettings
 
 
-def read_digits(settings: DataSettings) -> Splits[ImageExamples]:
+def read_digits(settings: DataSettings, _path: Path | None = None) -> Splits[ImageExamples]:
     """All digits as training examples: the settings say how many are held out."""
     from sklearn.datasets import load_digits
 

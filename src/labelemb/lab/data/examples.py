@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from labelemb.lab.errors import LabError
+
 Inputs = tuple[Tensor, ...]
 Augment = Callable[[Inputs, torch.Generator], Inputs]
 
@@ -31,10 +33,8 @@ class Examples(ABC):
 
     def batches(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
         """Index tensors of one epoch, shuffled with the generator, or in order without one."""
-        if generator is None:
-            order = torch.arange(len(self))
-        else:
-            order = torch.randperm(len(self), generator=generator)
+        count = len(self)
+        order = torch.arange(count) if generator is None else torch.randperm(count, generator=generator)
         return list(order.split(batch_size))
 
 
@@ -47,6 +47,11 @@ class ImageExamples(Examples):
         channels = images.shape[1]
         self.mean = tuple(mean) or (0.0,) * channels
         self.std = tuple(std) or (1.0,) * channels
+        if len(self.mean) != channels or len(self.std) != channels or min(self.std) <= 0:
+            raise LabError(
+                f"images have {channels} channel(s), but data.mean = {list(mean)} and data.std = {list(std)}: "
+                "give a number for each channel, with std above 0, or none"
+            )
         # (pixel / 255 - mean) / std as one multiplication and one addition
         self._scale = 1.0 / (255.0 * torch.tensor(self.std)).view(1, channels, 1, 1)
         self._shift = -(torch.tensor(self.mean) / torch.tensor(self.std)).view(1, channels, 1, 1)

@@ -1,11 +1,28 @@
 """From a recipe and a place to a dataset."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+from labelemb.lab.data.augment import CropFlip
+from labelemb.lab.data.cifar import read_cifar
 from labelemb.lab.data.digits import read_digits
-from labelemb.lab.data.examples import Dataset
+from labelemb.lab.data.examples import Dataset, ImageExamples, TextExamples
+from labelemb.lab.data.idx import read_idx_folder
+from labelemb.lab.data.image_folder import read_image_folder
+from labelemb.lab.data.splits import CompleteSplits, Splits
+from labelemb.lab.data.text_table import Texts, read_text_table
+from labelemb.lab.data.vocabulary import Vocabulary
 from labelemb.lab.errors import LabError
 from labelemb.lab.recipe import Recipe
+from labelemb.lab.settings import DataSettings
+
+IMAGE_READERS: dict[str, Callable[[DataSettings, Path | None], Splits[ImageExamples]]] = {
+    "digits": read_digits,
+    "idx": read_idx_folder,
+    "cifar10": read_cifar,
+    "cifar100": read_cifar,
+    "image_folder": read_image_folder,
+}
 
 
 def load_data(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
@@ -15,15 +32,37 @@ def load_data(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
     unless data.split_seed does.
     """
     settings = recipe.data
-    splits = read_digits(settings).complete(settings, seed)
-    if recipe.train.dev and splits.dev is None:
-        raise LabError(f"train.dev = true needs development examples, {splits.source} has none: set data.dev_size")
-    assert splits.test is not None
+    if settings.kind == "text_table":
+        dataset = _text_dataset(read_text_table(settings, path).complete(settings, seed), settings)
+    else:
+        dataset = _image_dataset(IMAGE_READERS[settings.kind](settings, path).complete(settings, seed), settings)
+    if recipe.train.dev and dataset.dev is None:
+        raise LabError(
+            "train.dev = true needs development examples and there are none: set data.dev_size, or train.dev = false"
+        )
+    return dataset
+
+
+def _image_dataset(splits: CompleteSplits[ImageExamples], settings: DataSettings) -> Dataset:
+    train = splits.train
     preprocessing = {
         "kind": "image",
-        "channels": splits.train.images.shape[1],
-        "size": list(splits.train.images.shape[2:]),
-        "mean": list(splits.train.mean),
-        "std": list(splits.train.std),
+        "channels": train.images.shape[1],
+        "size": list(train.images.shape[2:]),
+        "mean": list(train.mean),
+        "std": list(train.std),
     }
-    return Dataset(splits.train, splits.dev, splits.test, splits.label_names, splits.groups, None, preprocessing)
+    augment = CropFlip(train.mean, train.std) if settings.augment == "crop_flip" else None
+    return Dataset(train, splits.dev, splits.test, splits.label_names, splits.groups, augment, preprocessing)
+
+
+def _text_dataset(splits: CompleteSplits[Texts], settings: DataSettings) -> Dataset:
+    vocabulary = Vocabulary.from_texts(splits.train.texts, settings.ngrams, settings.vocabulary, settings.min_count)
+
+    def encode(part: Texts) -> TextExamples:
+        return TextExamples(*vocabulary.encode(part.texts), part.targets)
+
+    preprocessing = {"kind": "text", "ngrams": settings.ngrams, "vocabulary": vocabulary.features}
+    dev = None if splits.dev is None else encode(splits.dev)
+    train, test = encode(splits.train), encode(splits.test)
+    return Dataset(train, dev, test, splits.label_names, splits.groups, None, preprocessing)

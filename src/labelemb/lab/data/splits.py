@@ -1,6 +1,6 @@
 """Splits: what a reader hands over, and how missing parts are drawn from the training examples."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
 import torch
@@ -8,6 +8,13 @@ from torch import Tensor
 
 from labelemb.lab.errors import LabError
 from labelemb.lab.settings import DataSettings
+
+# names that data sets give to the three parts, as folders, files or values of a column
+SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("dev", "val", "valid", "validation"), "dev"),
+    "test": "test",
+}
 
 
 class Selectable(Protocol):
@@ -33,14 +40,12 @@ class Splits(Generic[Rows]):
     groups: dict[str, list[str]] | None = None
     dev_is_first: bool = False  # a published data set: development examples are its first ones, not random ones
 
-    def complete(self, settings: DataSettings, seed: int) -> "Splits[Rows]":
+    def complete(self, settings: DataSettings, seed: int) -> "CompleteSplits[Rows]":
         """With a test part, a development part if the settings ask for one, and the training part limited."""
         dev_size = settings.dev_size if self.dev is None else 0.0
         test_size = settings.test_size if self.test is None else 0.0
-        if self.test is None and test_size == 0:
-            raise LabError(f"{self.source} has no test examples: set data.test_size, for example to 0.1")
         train, dev, test = self.train, self.dev, self.test
-        if self.dev_is_first and test is not None:
+        if self.dev_is_first:
             train, dev = self._first_as_dev(dev_size)
         elif dev_size or test_size:
             split_seed = seed if settings.split_seed < 0 else settings.split_seed
@@ -48,11 +53,12 @@ class Splits(Generic[Rows]):
             train, drawn_dev, drawn_test = (self.train.select(part) for part in parts)
             dev = drawn_dev if dev_size else dev
             test = drawn_test if test_size else test
+        if test is None:
+            raise LabError(f"{self.source} has no test examples: set data.test_size, for example to 0.1")
         if settings.max_per_label:
             train = train.select(keep_per_label(train.targets, settings.max_per_label))
-        complete = replace(self, train=train, dev=dev, test=test)
-        complete._check()
-        return complete
+        _check_labels(train.targets, test.targets, self.label_names, self.source)
+        return CompleteSplits(train, dev, test, self.label_names, self.groups)
 
     def _first_as_dev(self, dev_size: float) -> tuple[Rows, Rows | None]:
         total = len(self.train.targets)
@@ -65,22 +71,27 @@ class Splits(Generic[Rows]):
             )
         return self.train.select(torch.arange(count, total)), self.train.select(torch.arange(count))
 
-    def _check(self) -> None:
-        assert self.test is not None
-        names = self.label_names
-        seen = torch.bincount(self.train.targets, minlength=len(names)) > 0
-        if len(names) < 2 or int(seen.sum()) < 2:
-            raise LabError(
-                f"{self.source} has training examples of one label only: two are needed to tell labels apart"
-            )
-        tested = torch.bincount(self.test.targets, minlength=len(names)) > 0
-        for part, present in (("training", seen), ("test", tested)):
-            missing = [name for name, there in zip(names, present.tolist(), strict=True) if not there]
-            if missing:
-                more = f" and {len(missing) - 1} others have" if len(missing) > 1 else " has"
-                raise LabError(
-                    f"{self.source}: label {missing[0]!r}{more} no {part} example: every label needs at least one"
-                )
+
+@dataclass
+class CompleteSplits(Generic[Rows]):
+    """Splits as they are used: there is a test part, and every label has training and test examples."""
+
+    train: Rows
+    dev: Rows | None
+    test: Rows
+    label_names: list[str]
+    groups: dict[str, list[str]] | None
+
+
+def _check_labels(train: Tensor, test: Tensor, names: list[str], source: str) -> None:
+    if len(train.unique()) < 2:
+        raise LabError(f"{source} has training examples of one label only: two are needed to tell labels apart")
+    for part, targets in (("training", train), ("test", test)):
+        counts = torch.bincount(targets, minlength=len(names)).tolist()
+        missing = [name for name, count in zip(names, counts, strict=True) if count == 0]
+        if missing:
+            others = f" and {len(missing) - 1} more have" if len(missing) > 1 else " has"
+            raise LabError(f"{source}: label {missing[0]!r}{others} no {part} example, every label needs at least one")
 
 
 def random_split(
@@ -96,8 +107,9 @@ def random_split(
     if len(short):
         label = int(short[0])
         raise LabError(
-            f"{source}: label {label_names[label]!r} has {int(counts[label])} examples, a split takes {int(dev[label])} for "
-            f"development and {int(test[label])} for testing: add examples, or change data.dev_size and data.test_size"
+            f"{source}: label {label_names[label]!r} has {int(counts[label])} examples, a split takes "
+            f"{int(dev[label])} for development and {int(test[label])} for testing: add examples, "
+            "or change data.dev_size and data.test_size"
         )
     rank = rank_in_label(targets, torch.Generator().manual_seed(seed))
     is_test = rank < test[targets]

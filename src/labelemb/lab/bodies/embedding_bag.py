@@ -1,0 +1,21 @@
+"""A light text classifier's body: the mean of the word n-grams' vectors, then fully connected layers."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from labelemb.lab.bodies.mlp import MLP
+
+
+class EmbeddingBag(nn.Module):
+    """Takes feature numbers of all texts in a row, and where each text starts. A text without features is all zeros."""
+
+    def __init__(self, features: int, embedding_size: int, hidden: Sequence[int], dropout: float = 0.0) -> None:
+        super().__init__()
+        self.vectors = nn.EmbeddingBag(features, embedding_size, mode="mean")
+        self.dropout = nn.Dropout(dropout)
+        self.top = MLP(embedding_size, hidden, dropout)
+        self.out_features = self.top.out_features
+
+    def forward(self, features: Tensor, starts: Tensor) -> Tensor:
+        return self.top(self.dropout(self.vectors(features, starts)))

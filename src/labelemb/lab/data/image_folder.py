@@ -1,0 +1,90 @@
+"""Folders of images, one folder per label: `cats/*.jpg`, `dogs/*.jpg`, or the same inside `train/` and `test/`."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from labelemb.lab.data.examples import ImageExamples
+from labelemb.lab.data.find import find_data
+from labelemb.lab.data.splits import SPLIT_NAMES, Splits
+from labelemb.lab.errors import LabError
+from labelemb.lab.settings import DataSettings
+
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
+WANTED = (
+    "a folder with one folder of images per label, or with the folders train and test (and dev) that hold such folders"
+)
+logger = logging.getLogger("labelemb")
+
+
+def read_image_folder(settings: DataSettings, path: Path | None) -> Splits[ImageExamples]:
+    """Every image as a square of data.image_size pixels; labels are the folder names in sorted order."""
+    root = find_data(path, settings.folders, _holds_labels, WANTED)
+    found = ((SPLIT_NAMES.get(folder.name.lower()), folder) for folder in _folders(root))
+    parts = {part: folder for part, folder in found if part is not None}
+    if "train" not in parts:
+        parts = {"train": root}
+    names = sorted({label.name for folder in parts.values() for label in _folders(folder) if list_images(label)})
+    if not names:
+        raise LabError(f"{root} holds no images; wanted: {WANTED}")
+    examples = {part: _read_part(folder, names, settings) for part, folder in parts.items()}
+    return Splits(examples["train"], examples.get("dev"), examples.get("test"), names, str(root))
+
+
+def list_images(folder: Path) -> list[Path]:
+    """Image files in a folder and the folders inside it, in a fixed order."""
+    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+
+
+def read_image(file: Path, size: Sequence[int], channels: int) -> Tensor:
+    """One image file as bytes, (channels, height, width)."""
+    try:
+        with Image.open(file) as image:
+            return image_to_tensor(image, size, channels)
+    # Pillow's readers raise SyntaxError, ValueError, struct.error, ... on damaged files, depending on the format
+    except Exception as error:
+        raise LabError(f"{file} cannot be read as an image: {error}") from error
+
+
+def image_to_tensor(image: Image.Image, size: Sequence[int], channels: int) -> Tensor:
+    """The image upright, in the given size (height, width), as bytes."""
+    height, width = size
+    upright = ImageOps.exif_transpose(image).convert("L" if channels == 1 else "RGB")
+    if upright.size != (width, height):
+        upright = upright.resize((width, height), Image.Resampling.BILINEAR)
+    pixels = torch.frombuffer(bytearray(upright.tobytes()), dtype=torch.uint8)
+    return pixels.view(height, width, channels).permute(2, 0, 1).contiguous()
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _holds_labels(place: Path) -> bool:
+    return place.is_dir() and any(list_images(folder) for folder in _folders(place))
+
+
+def _read_part(folder: Path, names: list[str], settings: DataSettings) -> ImageExamples:
+    channels = 1 if settings.grayscale else 3
+    size = (settings.image_size, settings.image_size)
+    images: list[Tensor] = []
+    targets: list[int] = []
+    skipped: list[str] = []
+    for target, name in enumerate(names):
+        for file in list_images(folder / name):
+            try:
+                images.append(read_image(file, size, channels))
+                targets.append(target)
+            except LabError as error:
+                if not settings.skip_corrupt:
+                    raise LabError(f"{error}; mend or remove it, or set data.skip_corrupt = true") from error
+                skipped.append(str(file))
+    if skipped:
+        logger.warning("left out %d images that cannot be read: %s", len(skipped), ", ".join(skipped))
+    if not images:
+        raise LabError(f"{folder} holds no readable images")
+    return ImageExamples(torch.stack(images), torch.tensor(targets), settings.mean, settings.std)

@@ -1,0 +1,139 @@
+"""Tables of texts and labels: CSV, TSV, JSON lines, and JSON with the parts train, val and test; all plain or .gz."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from labelemb.lab.data.find import read_bytes
+from labelemb.lab.data.splits import SPLIT_NAMES
+from labelemb.lab.errors import LabError
+from labelemb.lab.recipe import nearest_name
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table. `where` names it in errors: the file and the line."""
+
+    where: str
+    values: dict[str, str]
+
+
+def table_suffix(path: Path) -> str:
+    """.csv, .tsv, .jsonl or .json for a table, whether packed or not; nothing for other files."""
+    name = path.name.lower().removesuffix(".gz")
+    return next((suffix for suffix in TABLE_SUFFIXES if name.endswith(suffix)), "")
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8, with or without a byte order mark."""
+    content = read_bytes(path)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise LabError(
+            f"{path}, line {line}: not UTF-8 (byte {content[error.start]:#04x}); save the file as UTF-8"
+        ) from error
+
+
+def read_rows(path: Path, required: tuple[str, ...]) -> list[Row]:
+    """The rows of a CSV, TSV or JSON lines file, each of which has the required columns."""
+    text = read_text(path)
+    readers = {".csv": _read_csv, ".tsv": _read_tsv, ".jsonl": _read_jsonl}
+    rows = list(readers[table_suffix(path)](path, text, required))
+    if not rows:
+        raise LabError(f"{path} has no rows")
+    return rows
+
+
+def read_json_parts(path: Path, text_column: str, label_column: str) -> dict[str, list[Row]]:
+    """The rows of {"train": [[text, label], ...], "val": ..., "test": ...}, CLINC150's layout, by train, dev and test.
+
+    An entry may also be an object with the named columns. Parts with other names (CLINC150's "oos_train", ...) are
+    left out.
+    """
+    try:
+        document = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise LabError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
+    if not isinstance(document, dict) or "train" not in document:
+        raise LabError(
+            f'{path}: expected an object with "train" (and "val", "test"); one object per line is a .jsonl file'
+        )
+    parts: dict[str, list[Row]] = {}
+    for name, entries in document.items():
+        part = SPLIT_NAMES.get(name.lower())
+        if part is None:
+            continue
+        if not isinstance(entries, list):
+            raise LabError(f"{path}: {name!r} must be a list of [text, label]")
+        rows = parts.setdefault(part, [])
+        for number, entry in enumerate(entries, start=1):
+            where = f"{path}, {name} entry {number}"
+            if isinstance(entry, list) and len(entry) == 2:
+                entry = {text_column: entry[0], label_column: entry[1]}
+            rows.append(_object_row(where, entry, (text_column, label_column)))
+    return parts
+
+
+def _read_csv(path: Path, text: str, required: tuple[str, ...]) -> Iterator[Row]:
+    return _delimited(path, csv.reader(io.StringIO(text, newline=""), strict=True), required)
+
+
+def _read_tsv(path: Path, text: str, required: tuple[str, ...]) -> Iterator[Row]:
+    # quotes have no meaning in TSV: a text may begin with one and never close it
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
+    return _delimited(path, reader, required)
+
+
+def _delimited(path: Path, reader: Any, required: tuple[str, ...]) -> Iterator[Row]:
+    try:
+        header = [column.strip() for column in next(reader, [])]
+        _check_columns(str(path), header, required)
+        for values in reader:
+            if not values:
+                continue
+            where = f"{path}, line {reader.line_num}"
+            if len(values) != len(header):
+                size = "short" if len(values) < len(header) else "long"
+                raise LabError(
+                    f"{where}: {size} row, {len(values)} values for the {len(header)} columns {', '.join(header)}"
+                )
+            yield Row(where, dict(zip(header, values, strict=True)))
+    except csv.Error as error:
+        raise LabError(f"{path}, line {reader.line_num}: {error}") from error
+
+
+def _read_jsonl(path: Path, text: str, required: tuple[str, ...]) -> Iterator[Row]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise LabError(f"{where}: not JSON ({error.msg})") from error
+        yield _object_row(where, entry, required)
+
+
+def _object_row(where: str, entry: Any, required: tuple[str, ...]) -> Row:
+    if not isinstance(entry, dict):
+        raise LabError(f"{where}: expected an object with the keys {', '.join(required)}")
+    _check_columns(where, list(entry), required)
+    return Row(where, {key: "" if value is None else str(value) for key, value in entry.items()})
+
+
+def _check_columns(where: str, columns: list[str], required: tuple[str, ...]) -> None:
+    for column in required:
+        if column not in columns:
+            there = ", ".join(columns) or "none"
+            raise LabError(
+                f"{where}: no column {column!r}{nearest_name(column, columns)} (columns there: {there}); "
+                "name yours in data.text_column, data.label_column and data.split_column"
+            )
