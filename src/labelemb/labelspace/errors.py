@@ -1,0 +1,12 @@
+"""What goes wrong with a label space, as one clear line each."""
+
+
+class LabelSpaceError(ValueError):
+    """A label space that cannot be made, read or written; the message says which value and what to do."""
+
+
+class UnknownLabelError(LabelSpaceError, KeyError):
+    """A name or index that is not in the label space."""
+
+    # KeyError prints the repr of its argument, which would put quotes around the whole sentence.
+    __str__ = ValueError.__str__

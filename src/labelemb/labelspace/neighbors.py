@@ -1,0 +1,46 @@
+"""The answer of `LabelSpace.nearest`."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Neighbor(NamedTuple):
+    name: str
+    similarity: float
+
+
+class Neighbors(list[Neighbor]):
+    """The labels nearest to `label`, best first.
+
+    `learned` is False when the label was never observed right, so that its row still holds initial values; `note` is
+    one line about that or about why fewer came back than were asked for, else an empty string.
+    """
+
+    def __init__(self, neighbors: Iterable[Neighbor], *, label: str, learned: bool = True, note: str = "") -> None:
+        super().__init__(neighbors)
+        self.label = label
+        self.learned = learned
+        self.note = note
+
+    def __str__(self) -> str:
+        width = max((len(neighbor.name) for neighbor in self), default=0)
+        lines = [f"nearest to {self.label}:"]
+        lines += [f"  {neighbor.name:<{width}}  {neighbor.similarity:.4g}" for neighbor in self]
+        if self.note:
+            lines.append(f"  ({self.note})")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def explain(found: int, wanted: int, others: int, learned: bool) -> str:
+    """The note for `found` neighbours where `wanted` were asked for and `others` labels could have been named."""
+    if not learned:
+        return "never observed right: its neighbours mean nothing"
+    if found >= wanted:
+        return ""
+    if found == others:
+        return {0: "there is no other label", 1: "there is only 1 other label"}.get(
+            found, f"there are only {found} other labels"
+        )
+    return {0: "no label is similar", 1: "only 1 label is similar"}.get(found, f"only {found} labels are similar")
