@@ -18,7 +18,7 @@ CALL_OPTIONS = ("sample_weight", "num_items", "step", "progress", "reduction")
 
 
 def attach(model: Model, layer: str, head: Head | None = None, **options: Any) -> Model:
-    """Replace `model`'s linear layer by a head, in place: `model(x)` as before, `model(x, targets)` gives a `HeadOutput`.
+    """Replace `model`'s linear layer by a head, in place: then `model(x, targets)` gives a `HeadOutput`.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     >>> model = attach(model, "2")
@@ -26,10 +26,12 @@ def attach(model: Model, layer: str, head: Head | None = None, **options: Any) -
     torch.Size([5, 3])
     >>> model(torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1])).loss.backward()
 
+    Without targets the model gives what it gave before.
+
     Arguments:
         model: any module; it stays what it is, and its parameters are found by every optimiser and trainer.
         layer: the layer's name inside the model, as in `model.named_modules()`: "fc", "classifier.2".
-        head: a head to use; by default `LabelEmbeddingHead.from_linear` of the layer, with `options` (rank=, objective=, ...).
+        head: a head to use; by default `LabelEmbeddingHead.from_linear` of the layer with `options` (rank=, ...).
 
     `targets` is given by keyword where the model's own forward would take another positional argument. The head's call
     options (sample_weight, num_items, step, progress, reduction) may be given beside it.
@@ -49,9 +51,8 @@ def attach(model: Model, layer: str, head: Head | None = None, **options: Any) -
     elif options:
         raise ValueError(f"options {sorted(options)} go to a new head, but head= was given")
     elif (head.in_features, head.num_labels) != (old.in_features, old.out_features):
-        raise ValueError(
-            f"the head is {head.in_features} -> {head.num_labels}, but layer {layer!r} {old.in_features} -> {old.out_features}"
-        )
+        sizes = f"{head.in_features} -> {head.num_labels}"
+        raise ValueError(f"the head is {sizes}, but layer {layer!r} {old.in_features} -> {old.out_features}")
     parent, _, name = layer.rpartition(".")
     setattr(model.get_submodule(parent), name, head)
     slot = _Slot()

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from labelemb.heads.base import TrainingTerms
 from labelemb.objective import LossTerms, Objective, cap_of, target_shares, training_terms
 from labelemb.products import Products
 from labelemb.running import RunningEmbedding
@@ -39,18 +40,11 @@ LONG_ROW = 4096
 """From this many labels on, a loop over the labels of a chunk beats copying a soft target to each of its rows."""
 
 
-class ChunkedOutput(NamedTuple):
-    loss: Tensor
-    terms: LossTerms
-    logits: Tensor | None
-    correct: Tensor
-    observed: Tensor | None
-    right: Tensor  # (rows,): where the observer was right
-
-
-def chunked_terms(head: LabelEmbeddingHead, batch: Batch, soft_active: bool, progress: float | None) -> ChunkedOutput:
+def chunked_terms(
+    head: LabelEmbeddingHead, batch: Batch, soft_active: bool | Tensor, progress: float | None
+) -> TrainingTerms:
     """What the reference gives for integer labels, except that `terms` carry no gradient."""
-    sweep = Sweep(head, batch, soft_active, progress)
+    sweep = Sweep(head, batch, bool(soft_active), progress)
     observer = head.observer
     loss, logits = _ChunkedLoss.apply(
         sweep,
@@ -61,7 +55,7 @@ def chunked_terms(head: LabelEmbeddingHead, batch: Batch, soft_active: bool, pro
         None if observer is None else observer.bias,
         *head.embedding.parameters(),
     )
-    return ChunkedOutput(
+    return TrainingTerms(
         loss,
         sweep.terms,
         None if logits is None else batch.rowwise(logits),

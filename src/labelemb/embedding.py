@@ -93,7 +93,7 @@ class DenseEmbedding(LabelEmbedding):
 
 
 class CompressedEmbedding(LabelEmbedding):
-    """e = ReLU(A_y B): m x rank plus rank x m numbers in place of m x m. `bias=True` adds the authors' bias to A_y B."""
+    """e = ReLU(A_y B): m x rank plus rank x m numbers in place of m x m. `bias=True` adds the authors' bias in it."""
 
     def __init__(self, num_labels: int, rank: int, bias: bool = False) -> None:
         super().__init__(num_labels)

@@ -1,8 +1,8 @@
 """The objective of the label embedding network.
 
-A network's hidden state h is read by two linear layers, the predictor (z1) and, behind a stop-gradient, the observer (z2);
-e is the row of the true label y in the label embedding. With x' = softmax(x), z2'' = softmax(z2 / tau) and sg() the
-stop-gradient, the objective has five terms (Sun et al. 2017, the summary equation of section 2.1):
+A network's hidden state h is read by two linear layers, the predictor (z1) and, behind a stop-gradient, the observer
+(z2); e is the row of the true label y in the label embedding. With x' = softmax(x), z2'' = softmax(z2 / tau) and sg()
+the stop-gradient, the objective has five terms (Sun et al. 2017, the summary equation of section 2.1):
 
     hard       H(y, z1')                          trains the body and the predictor
     soft       H(sg(e'), z1')                     trains the body and the predictor
@@ -10,7 +10,7 @@ stop-gradient, the objective has five terms (Sun et al. 2017, the summary equati
     cap        max(0, (z2')_y - alpha) ** p       trains the observer
     embedding  H(sg(z2''), e')                    trains the embedding, where the observer is right
 
-`label_embedding_loss` is the whole of it in plain autograd. Everything here works on rows of logits: a head brings them.
+`label_embedding_loss` is the whole of it in plain autograd. Functions here work on rows of logits; heads bring them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ EmbeddingReduction = Literal["all", "correct"]
 class Objective:
     """The choices that the paper leaves open, or that its authors' code makes differently.
 
-    The default keeps the loss on the scale of cross entropy, so that a learning rate found for cross entropy still fits,
-    and does not depend on how a batch is split.
+    The default keeps the loss on the scale of cross entropy, so that a learning rate found for cross entropy still
+    fits, and does not depend on how a batch is split.
     """
 
     tau: float = 2.0
@@ -174,9 +174,9 @@ def label_embedding_loss(
 ) -> tuple[Tensor, LossTerms]:
     """The five terms of (rows, labels) logits, averaged over the rows, in plain autograd.
 
-    z1 and z2 are the predictor's and the observer's logits, e the embedding's rows of the targets (rows, labels), targets
-    integer labels (rows,). The caller computes z2 from a detached hidden state. `progress` in [0, 1] is needed with
-    a mass floor.
+    z1 and z2 are the predictor's and the observer's logits, e the embedding's rows of the targets (rows, labels),
+    targets integer labels (rows,). The caller computes z2 from a detached hidden state. `progress` in [0, 1] is needed
+    with a mass floor.
 
     >>> z1, z2, e = torch.zeros(2, 3), torch.zeros(2, 3), torch.eye(3)[:2]
     >>> loss, terms = label_embedding_loss(z1, z2, e, torch.tensor([0, 1]))
@@ -249,8 +249,8 @@ def soft_row_terms(
 ) -> RowTerms:
     """The terms of each row for soft targets: the weighted sum of the terms with each label as the target.
 
-    `labels` (k,) are the labels that have any mass, weights (rows, k) their mass times the row's and the label's weight;
-    e and q are (k, labels). Every quantity of a row and a possible target is one entry of a (rows, k) matrix.
+    `labels` (k,) are the labels that have any mass, weights (rows, k) their mass times the row's and the label's
+    weight; e and q are (k, labels). Every quantity of a row and a possible target is one entry of a (rows, k) matrix.
     """
     log_z1 = F.log_softmax(widened(z1), dim=-1)
     q = soft_target(e, q)

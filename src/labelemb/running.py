@@ -1,4 +1,4 @@
-"""`RunningEmbedding`: the label embedding as a running mean of what the observer sees, without gradient or optimiser."""
+"""`RunningEmbedding`: the label embedding as a running mean of what the observer sees, without an optimiser."""
 
 from __future__ import annotations
 
@@ -101,8 +101,9 @@ class RunningEmbedding(LabelEmbedding):
             self.table.index_copy_(0, labels, rows)
         else:
             kept, where = largest(rows, self.top_k)
-            self.top_labels.index_copy_(0, labels, where)
-            self.top_probabilities.index_copy_(0, labels, kept)
+            seen = (added > 0).unsqueeze(1)
+            self.top_labels.index_copy_(0, labels, torch.where(seen, where, self.top_labels[labels]))
+            self.top_probabilities.index_copy_(0, labels, torch.where(seen, kept, self.top_probabilities[labels]))
         self.mass.index_copy_(0, labels, total)
 
     def to_space(self, names: Sequence[str] | None, counts: Tensor, objective: dict[str, object]) -> LabelSpace:

@@ -16,7 +16,7 @@ from labelemb.objective import widened
 class SoftTargetLoss(nn.Module):
     """hard_weight H(y, z') + soft_weight H(e_y', z') with the rows e of a label space, fixed (Appendix B of the paper).
 
-    Stands where `nn.CrossEntropyLoss` stood; the labels are the last axis of the logits: (..., labels) with targets (...).
+    Stands where `nn.CrossEntropyLoss` stood; labels are the last axis of the logits: (..., labels) with targets (...).
 
     >>> space = LabelSpace.from_matrix(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), ["cat", "dog"])
     >>> f"{SoftTargetLoss(space)(torch.tensor([[1.0, 0.0]]), torch.tensor([0])):.4f}"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from labelemb.labelspace import LabelSpace
-from labelemb.objective import LossTerms, RowTerms, widened
+from labelemb.objective import LossTerms, Objective, RowTerms, training_terms, widened
 
 
 @dataclass
@@ -58,11 +58,22 @@ class Batch(NamedTuple):
         return value.unflatten(0, self.shape) if len(self.shape) != 1 else value
 
 
+class TrainingTerms(NamedTuple):
+    """What an implementation of the objective gives: the fields of `HeadOutput`, and where the observer was right."""
+
+    loss: Tensor
+    terms: LossTerms
+    logits: Tensor | None
+    correct: Tensor
+    observed: Tensor | None
+    right: Tensor  # (rows,), or (rows, labels with mass) for soft targets
+
+
 class Head(nn.Module):
     """Everything after the hidden state: a predicting linear layer, and in training a loss.
 
-    `head(hidden)` gives logits, exactly `head.predictor(hidden)`; `head(hidden, targets)` a `HeadOutput`. All heads take
-    the same keywords, so one training loop serves all methods; a head without use for one ignores it.
+    `head(hidden)` gives logits, exactly `head.predictor(hidden)`; `head(hidden, targets)` a `HeadOutput`. All heads
+    take the same keywords, so one training loop serves all methods; a head without use for one ignores it.
     """
 
     def __init__(
@@ -102,8 +113,8 @@ class Head(nn.Module):
 
         Arguments:
             hidden: (..., in_features).
-            targets: integer labels (...), `ignore_index` to leave a row out; or soft targets (..., num_labels) whose rows
-                sum to 1, an all-zero row to leave it out.
+            targets: integer labels (...), `ignore_index` to leave a row out; or soft targets (..., num_labels) whose
+                rows sum to 1, an all-zero row to leave it out.
             sample_weight: (...), multiplies a row's terms.
             num_items: divides in place of the sum of the row weights. Under gradient accumulation or data-parallel
                 training: the valid rows of the whole update.
@@ -288,6 +299,7 @@ def count_correct(logits: Tensor, batch: Batch) -> Tensor:
     return (((logits == best) & top).any(-1) & batch.valid).sum()
 
 
-def per_row_output(rows: RowTerms, loss: Tensor, batch: Batch) -> tuple[Tensor, LossTerms]:
+def per_row_output(rows: RowTerms, objective: Objective, batch: Batch) -> tuple[Tensor, LossTerms]:
     """reduction="none": the rows in the shape of the targets, undivided."""
+    loss = rows.supervision + training_terms(rows.terms(), objective)
     return batch.rowwise(loss), LossTerms(*(batch.rowwise(term) for term in rows.terms()))

@@ -18,7 +18,7 @@ class SingleOutputHead(LabelEmbeddingHead):
         super().__init__(in_features, num_labels, **options | {"impl": "reference"})
         self.observer = None
 
-    def _observe(self, batch: Batch, z1: Tensor) -> Tensor | None:
+    def observe(self, batch: Batch, z1: Tensor) -> Tensor | None:
         return z1.detach()
 
 
@@ -31,7 +31,7 @@ class FlatTargetHead(LabelEmbeddingHead):
     def __init__(self, in_features: int, num_labels: int, **options: Any) -> None:
         super().__init__(in_features, num_labels, **options | {"impl": "reference"})
 
-    def _soft_target(self, labels: Tensor, e: Tensor | None) -> Tensor:
+    def soft_target(self, labels: Tensor, e: Tensor | None) -> Tensor:
         q = self.embedding.probabilities(labels) if e is None else widened(e.detach()).softmax(-1)
         own = q.gather(-1, labels.unsqueeze(-1))
         even = ((1 - own) / (self.num_labels - 1)).expand_as(q)

@@ -11,18 +11,10 @@ from torch import Tensor, nn
 from labelemb.chunked import chunked_terms
 from labelemb.distributed import sum_over_processes
 from labelemb.embedding import CompressedEmbedding, DenseEmbedding, FixedEmbedding, LabelEmbedding
-from labelemb.heads.base import Batch, Head, HeadOutput, apply_linear, count_correct, per_row_output
+from labelemb.heads.base import Batch, Head, HeadOutput, apply_linear
 from labelemb.labelspace import LabelSpace
-from labelemb.objective import (
-    Objective,
-    RowTerms,
-    observed_right,
-    reduce_rows,
-    row_terms,
-    soft_row_terms,
-    softened,
-    widened,
-)
+from labelemb.objective import Objective
+from labelemb.reference import reference_terms, target_labels
 from labelemb.running import RunningEmbedding
 from labelemb.temperature import agreeing_temperature
 
@@ -30,8 +22,6 @@ if TYPE_CHECKING:
     from typing import Self
 
 Implementation = Literal["auto", "reference", "chunked"]
-FEW_LABELS = 1024
-"""Up to here soft targets use all rows of the embedding, without looking which labels have mass."""
 
 
 class LabelEmbeddingHead(Head):
@@ -51,8 +41,8 @@ class LabelEmbeddingHead(Head):
         embedding: an embedding module to use, or a learned `LabelSpace` to reuse, fixed.
         weight: a weight per label, as in `nn.CrossEntropyLoss`.
         ignore_index: the target that leaves a row out.
-        impl: "reference" is plain autograd; "chunked" computes gradients in the forward pass, in memory that does not grow
-            with rows x labels; "auto" takes the faster.
+        impl: "reference" is plain autograd; "chunked" computes gradients in the forward pass, in memory that does not
+            grow with rows x labels; "auto" takes the faster.
         total_steps: optimiser updates of the whole training, for a mass floor where the call does not pass progress=.
         rows_per_epoch: for the `RunningEmbedding` that a mass floor brings; see there.
     """
@@ -119,7 +109,7 @@ class LabelEmbeddingHead(Head):
         return self.embedding.to_space(names, self.counts, self.objective.to_dict())
 
     def calibrate(self, hidden_batches: Iterable[Tensor]) -> float:
-        """Find the one temperature at which the predictor agrees with the observer, on hidden states of training inputs.
+        """Find the one temperature at which the predictor agrees with the observer on hidden states of training inputs.
 
         Soft targets make the predictor underconfident by construction, and the observer is nearly calibrated: no
         labels are needed. The temperature is stored with the head; `probabilities` uses it.
@@ -134,14 +124,11 @@ class LabelEmbeddingHead(Head):
 
     def _training_output(self, batch: Batch) -> HeadOutput:
         soft_active, progress = self._schedule(batch)
-        if self._uses_chunks(batch):
-            output = chunked_terms(self, batch, bool(soft_active), progress)
-            right = output.right
-        else:
-            output, right = self._reference(batch, soft_active, progress)
+        terms_of = chunked_terms if self._uses_chunks(batch) else reference_terms
+        loss, terms, logits, correct, observed, right = terms_of(self, batch, soft_active, progress)
         if self.training:
             self._count(batch, right)
-        return HeadOutput(output.loss, output.terms, output.logits, output.correct, output.observed)
+        return HeadOutput(loss, terms, logits, correct, observed)
 
     def _uses_chunks(self, batch: Batch) -> bool:
         if self.impl == "reference":
@@ -170,91 +157,19 @@ class LabelEmbeddingHead(Head):
         if not self.training:
             return soft_active, 1.0
         raise ValueError(
-            "a mass floor rises with the training: pass progress= in [0, 1] in the call, or total_steps= to the constructor"
+            "a mass floor rises with the training: pass progress= in [0, 1] in the call, or total_steps= to the head"
         )
 
-    def _reference(self, batch: Batch, soft_active: bool | Tensor, progress: float | None) -> tuple[HeadOutput, Tensor]:
-        """Plain autograd over (rows, labels) tensors; also gives which rows (or pairs) were observed right."""
-        z1 = self.logits(batch.hidden)
-        z2 = self._observe(batch, z1)
-        labels, weights, count = self._target_labels(batch)
-        e = self.embedding.rows(labels) if self.embedding.learned else None
-        terms_of = row_terms if batch.labels is not None else soft_row_terms
-        rows: RowTerms = terms_of(
-            z1,
-            z2 if self.observer is not None else None,
-            e,
-            labels,
-            weights,
-            self.objective,
-            q=self._soft_target(labels, e),
-            teacher=z2,
-            soft_active=soft_active,
-            progress=progress,
-        )
-        if batch.reduction == "none":
-            loss = rows.supervision + rows.observer + self.objective.cap_weight * rows.cap + rows.embedding
-            loss, terms = per_row_output(rows, loss, batch)
-        else:
-            loss, terms = reduce_rows(rows, batch.total, self.objective)
-        right = self._right_pairs(batch, z2, labels) & count
-        if self.training and isinstance(self.embedding, RunningEmbedding) and z2 is not None:
-            self._update_table(self.embedding, batch, z2.detach(), labels, weights, right)
-        observed = None if self.observer is None else right.reshape(len(batch.valid), -1).any(-1).sum()
-        return HeadOutput(loss, terms, batch.rowwise(z1), count_correct(z1, batch), observed), right
-
-    def _observe(self, batch: Batch, z1: Tensor) -> Tensor | None:
-        """The logits that the embedding learns from."""
+    def observe(self, batch: Batch, z1: Tensor) -> Tensor | None:
+        """The logits that the embedding learns from: the observer's, of a hidden state behind a stop-gradient."""
         if self.observer is None:
             return None
         hidden = batch.hidden.detach() if batch.observed_hidden is None else batch.observed_hidden
         return apply_linear(self.observer, hidden)
 
-    def _soft_target(self, labels: Tensor, e: Tensor | None) -> Tensor | None:
-        """The soft target of each label, None for softmax(e)."""
+    def soft_target(self, labels: Tensor, e: Tensor | None) -> Tensor | None:
+        """The soft target of each label, (k, num_labels); None for softmax(e)."""
         return self.embedding.probabilities(labels) if e is None else None
-
-    def _target_labels(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Labels, weights and valid places: all (rows,), or for soft targets (k,), (rows, k) and (rows, k)."""
-        if batch.labels is not None:
-            return batch.labels, batch.weights, batch.valid
-        pairs = batch.soft_targets
-        assert pairs is not None
-        labels = torch.arange(self.num_labels, device=pairs.device)
-        if self.num_labels > FEW_LABELS:
-            labels = labels[(pairs > 0).any(0)]
-            pairs = pairs[:, labels]
-        return labels, pairs, pairs > 0
-
-    @staticmethod
-    def _right_pairs(batch: Batch, z2: Tensor | None, labels: Tensor) -> Tensor:
-        if z2 is None:
-            return torch.zeros((), dtype=torch.bool, device=labels.device)
-        if batch.labels is None:
-            return observed_right(z2.detach(), labels.expand(len(z2), -1))
-        return observed_right(z2.detach(), labels.unsqueeze(-1)).squeeze(-1)
-
-    def _update_table(
-        self, table: RunningEmbedding, batch: Batch, z2: Tensor, labels: Tensor, weights: Tensor, right: Tensor
-    ) -> None:
-        seen = softened(widened(z2), self.objective.tau)  # (rows, m)
-        gate = right if self.objective.correct_only else seen.sum(-1) > 0
-        if batch.labels is None:
-            weights = weights * (right if self.objective.correct_only else gate.unsqueeze(-1))
-            sums, masses = weights.T @ seen, weights.sum(0)
-        elif table.top_k is None:
-            weights = weights * gate
-            masses = torch.zeros_like(table.mass).index_add_(0, labels, weights.to(table.mass.dtype))
-            sums = torch.zeros_like(table.table).index_add_(0, labels, (weights.unsqueeze(-1) * seen).to(masses.dtype))
-            labels = torch.arange(self.num_labels, device=labels.device)
-        else:
-            weights = weights * gate
-            labels, place = labels.unique(return_inverse=True)
-            masses = weights.new_zeros(len(labels)).index_add_(0, place, weights)
-            sums = seen.new_zeros(len(labels), self.num_labels).index_add_(0, place, weights.unsqueeze(-1) * seen)
-        table.begin(batch.valid.sum())
-        table.observe(labels, sums, masses)
-        table.finish()
 
     @torch.no_grad()
     def _count(self, batch: Batch, right: Tensor) -> None:
@@ -266,7 +181,7 @@ class LabelEmbeddingHead(Head):
         if batch.labels is not None:
             new = torch.zeros_like(self.counts).scatter_add_(0, batch.labels, right.long())
         else:
-            labels, _, _ = self._target_labels(batch)
+            labels = target_labels(batch).labels
             new = torch.zeros_like(self.counts).index_add_(0, labels, right.sum(0))
         self.counts.add_(sum_over_processes(new))
 

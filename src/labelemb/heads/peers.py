@@ -104,8 +104,8 @@ class OnlineSmoothingHead(LogitHead):
 
     Arguments:
         rows_per_epoch: rows after which the matrix is renewed.
-        mass_floor: with it, soft_weight is only the most that the soft part weighs: the true label keeps a rising share of
-            the target, as in `Objective.mass_floor` (the call then needs progress=).
+        mass_floor: with it, soft_weight is only the most that the soft part weighs: the true label keeps a rising
+            share of the target, as in `Objective.mass_floor` (the call then needs progress=).
     """
 
     def __init__(
@@ -219,8 +219,8 @@ class TeacherFreeHead(LogitHead):
 
     The virtual teacher u gives the true label `correct_probability` and the others the rest in equal shares. The form
     here is the paper's equation: (1 - alpha) H(y, z1') + alpha KL(softmax(u / T), softmax(z1 / T)) with alpha =
-    `weight_of_teacher`, averaged over rows. The authors' code leaves z1 unsoftened, averages the divergence over rows and
-    labels, and multiplies it by a factor per data set. `terms.soft` is the divergence.
+    `weight_of_teacher`, averaged over rows. The authors' code leaves z1 unsoftened, averages the divergence over rows
+    and labels, and multiplies it by a factor per data set. `terms.soft` is the divergence.
     """
 
     def __init__(
