@@ -70,7 +70,7 @@ class Form(ABC):
     def log_normalisers(self) -> Tensor:
         """log sum exp of every row, (labels,), block by block."""
         pieces = self.blocks(torch.arange(self.num_labels))
-        return torch.cat([torch.logsumexp(self.rows(piece), dim=1) for piece in pieces])
+        return torch.cat([_log_sum_exp(self.rows(piece)) for piece in pieces])
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +192,16 @@ class FactorForm(Form):
 
     def vectors(self, indices: Tensor) -> Tensor:
         return self.A[indices]
+
+
+def _log_sum_exp(rows: Tensor) -> Tensor:
+    """log sum exp of each row, (k,); overwrites `rows`.
+
+    Summed in float64, so that the order of the labels does not show and ties between labels stay ties.
+    """
+    largest = rows.amax(dim=1, keepdim=True)
+    sums = rows.sub_(largest).exp_().sum(dim=1, dtype=torch.float64)
+    return (sums.log() + largest[:, 0]).float()
 
 
 def require_finite(what: str, tensor: Tensor) -> None:
