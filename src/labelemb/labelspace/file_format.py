@@ -40,8 +40,8 @@ DTYPE_OF = {
     "counts": "I64",
     "log_normalisers": "F32",
 }
-REQUIRED = {"dense": {"logits"}, "factors": {"A", "B"}, "top-k": {"indices", "probabilities"}}
-OPTIONAL = {"dense": {"log_normalisers"}, "factors": {"bias", "log_normalisers"}, "top-k": set()}
+REQUIRED = {"dense": {"logits"}, "factors": {"A", "B"}, "top_k": {"indices", "probabilities"}}
+OPTIONAL = {"dense": {"log_normalisers"}, "factors": {"bias", "log_normalisers"}, "top_k": set()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ class TopKForm(Form):
 
     indices: Tensor
     probabilities: Tensor
-    storage: ClassVar[str] = "top-k"
+    storage: ClassVar[str] = "top_k"
 
     def __post_init__(self) -> None:
         shape = tuple(self.indices.shape)
