@@ -1,13 +1,14 @@
 """Reading, checking and writing recipes.
 
-A recipe is a TOML file with the tables `data`, `body`, `head` and `train` (`settings.py` has the keys). A key that does not
-exist, a value of the wrong type and a value outside its limits are one-line errors with the file and what is allowed.
+A recipe is a TOML file with the tables `data`, `body`, `head` and `train` (`settings.py` has the keys). A key that does
+not exist, a value of the wrong type and one outside its limits are one-line errors with the file and what is allowed.
 """
 
 import dataclasses
 import difflib
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
@@ -182,6 +183,8 @@ def _convert(kind: type, value: Any, where: str) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         expected = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]
         raise LabError(f"{where} must be {expected}, not {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise LabError(f"{where} must be finite, not {value}")
     return value
 
 

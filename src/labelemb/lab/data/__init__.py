@@ -1,6 +1,20 @@
 """Data: from files to tensors in memory, checked on the way."""
 
+from labelemb.lab.data.describe import describe_data
+from labelemb.lab.data.encode import encode_inputs, read_inputs
 from labelemb.lab.data.examples import Dataset, Examples, ImageExamples, TextExamples
+from labelemb.lab.data.fetch import fetch, fetchable_names
 from labelemb.lab.data.load import load_data
 
-__all__ = ["Dataset", "Examples", "ImageExamples", "TextExamples", "load_data"]
+__all__ = [
+    "Dataset",
+    "Examples",
+    "ImageExamples",
+    "TextExamples",
+    "describe_data",
+    "encode_inputs",
+    "fetch",
+    "fetchable_names",
+    "load_data",
+    "read_inputs",
+]

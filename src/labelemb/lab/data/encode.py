@@ -1,0 +1,80 @@
+"""New inputs in the form that a trained body takes: for predicting."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from labelemb.lab.data.examples import Examples, ImageExamples, TextExamples
+from labelemb.lab.data.image_folder import SUFFIXES, image_to_tensor, list_images, read_image
+from labelemb.lab.data.tables import read_rows, read_text, table_suffix
+from labelemb.lab.data.vocabulary import Vocabulary
+from labelemb.lab.errors import LabError
+from labelemb.lab.recipe import Recipe
+
+NO_TARGET = -1
+
+
+def encode_inputs(preprocessing: Mapping[str, Any], items: Sequence[str] | Sequence[Image.Image]) -> Examples:
+    """Texts or images as examples whose targets are all -1, encoded as the training data was."""
+    if preprocessing["kind"] == "text":
+        return _encode_texts(preprocessing, [str(item) for item in items])
+    size, channels = preprocessing["size"], preprocessing["channels"]
+    images = [image_to_tensor(item, size, channels) for item in items if isinstance(item, Image.Image)]
+    return _encode_images(preprocessing, images)
+
+
+def read_inputs(recipe: Recipe, preprocessing: Mapping[str, Any], files: Sequence[Path]) -> tuple[list[str], Examples]:
+    """The inputs in files, with a name to show for each.
+
+    Images: image files, or folders of them. Texts: tables (.csv, .tsv, .jsonl) with the recipe's text column, or plain
+    files with one text a line.
+    """
+    for file in files:
+        if not file.exists():
+            raise LabError(f"there is no file {file}")
+    if preprocessing["kind"] == "text":
+        named_texts = [entry for file in files for entry in _read_texts(file, recipe.data.text_column)]
+        _check_any(named_texts, files)
+        return [name for name, _ in named_texts], _encode_texts(preprocessing, [text for _, text in named_texts])
+    images = [image for file in files for image in _image_files(file)]
+    _check_any(images, files)
+    size, channels = preprocessing["size"], preprocessing["channels"]
+    pixels = [read_image(image, size, channels) for image in images]
+    return [str(image) for image in images], _encode_images(preprocessing, pixels)
+
+
+def _check_any(found: Sequence[Any], files: Sequence[Path]) -> None:
+    if not found:
+        raise LabError(f"nothing to predict in {', '.join(map(str, files)) or 'no files'}")
+
+
+def _encode_texts(preprocessing: Mapping[str, Any], texts: list[str]) -> TextExamples:
+    vocabulary = Vocabulary(preprocessing["vocabulary"], preprocessing["ngrams"])
+    return TextExamples(*vocabulary.encode(texts), torch.full((len(texts),), NO_TARGET))
+
+
+def _encode_images(preprocessing: Mapping[str, Any], images: list[Tensor]) -> ImageExamples:
+    targets = torch.full((len(images),), NO_TARGET)
+    return ImageExamples(torch.stack(images), targets, preprocessing["mean"], preprocessing["std"])
+
+
+def _read_texts(file: Path, text_column: str) -> list[tuple[str, str]]:
+    if table_suffix(file) in (".csv", ".tsv", ".jsonl"):
+        return [
+            (f"{row.where}: {row.values[text_column]}", row.values[text_column])
+            for row in read_rows(file, (text_column,))
+        ]
+    lines = read_text(file).splitlines()
+    return [(f"{file}, line {number}: {line}", line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _image_files(file: Path) -> list[Path]:
+    if file.is_dir():
+        return list_images(file)
+    if file.suffix.lower() not in SUFFIXES:
+        raise LabError(f"{file} is not an image: the run reads {', '.join(sorted(SUFFIXES))}")
+    return [file]
