@@ -1,0 +1,87 @@
+"""Checkpoints that survive being killed at any moment.
+
+A checkpoint file is eight bytes that name the format, the SHA-256 of the rest, and what `torch.save` wrote. It is
+written aside, flushed to the disk and renamed into place; the one before is kept. Loading never executes code: only
+tensors and plain values are read (`weights_only=True`). A checkpoint whose checksum does not fit is left out in favour
+of the one before.
+"""
+
+import hashlib
+import io
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from labelemb.lab.errors import LabError
+from labelemb.lab.files import cannot, flush_folder, write_aside
+
+FORMAT = b"lblemb01"
+CURRENT = "checkpoint"
+PREVIOUS = "checkpoint.previous"
+
+
+class CorruptCheckpoint(Exception):
+    """The bytes are not those that were written."""
+
+
+def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
+    """Write `state` (tensors and plain values) as the folder's checkpoint; the one before becomes the previous one."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    payload = buffer.getbuffer()
+    current, aside = folder / CURRENT, folder / f"{CURRENT}.new"
+    try:
+        write_aside(aside, (FORMAT, hashlib.sha256(payload).digest(), payload))
+        # between these two renames only the previous one exists: `load_checkpoint` takes it
+        if current.exists():
+            current.replace(folder / PREVIOUS)
+        aside.replace(current)
+        flush_folder(folder)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise cannot("write", current, error) from error
+
+
+def load_checkpoint(folder: Path, warn: Callable[[str], None]) -> dict[str, Any] | None:
+    """The newest intact checkpoint of a folder, or None if there is none; `warn` hears of a corrupted one."""
+    corrupted = []
+    for path in (folder / CURRENT, folder / PREVIOUS):
+        if not path.exists():
+            continue
+        try:
+            state = _read(path)
+        except CorruptCheckpoint as error:
+            corrupted.append(f"{path} is corrupted ({error})")
+            continue
+        for problem in corrupted:
+            warn(f"{problem}: going on from the checkpoint before it")
+        return state
+    if corrupted:
+        raise LabError(f"{'; '.join(corrupted)}: delete {folder} to begin the run again")
+    return None
+
+
+def drop_previous(folder: Path) -> None:
+    """A finished run keeps its last checkpoint only."""
+    (folder / PREVIOUS).unlink(missing_ok=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise cannot("read", path, error) from error
+    start = len(FORMAT) + hashlib.sha256().digest_size
+    if not content.startswith(FORMAT):
+        raise CorruptCheckpoint("not a checkpoint of this version")
+    payload = memoryview(content)[start:]
+    if hashlib.sha256(payload).digest() != content[len(FORMAT) : start]:
+        raise CorruptCheckpoint("its checksum does not fit")
+    try:
+        state: dict[str, Any] = torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu")
+    except (pickle.UnpicklingError, RuntimeError) as error:
+        raise CorruptCheckpoint(str(error).splitlines()[0]) from error
+    return state

@@ -1,0 +1,96 @@
+"""Arguments that several verbs share, and the types of their values."""
+
+import argparse
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labelemb.lab.recipe import Recipe, load_recipe
+
+if TYPE_CHECKING:
+    from labelemb.lab.run import RunOptions
+
+RUNS = Path("runs")
+"""Where runs go unless --out says otherwise."""
+
+Verbs = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
+
+
+def add_verb(verbs: "Verbs[argparse.ArgumentParser]", name: str, help: str, examples: str) -> argparse.ArgumentParser:
+    """A verb with its description and examples."""
+    return verbs.add_parser(
+        name,
+        help=help,
+        description=help[0].upper() + help[1:] + ".",
+        epilog=f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_recipe(parser: argparse.ArgumentParser) -> None:
+    """What to train: the recipe, its overrides and its data."""
+    parser.add_argument(
+        "recipe", metavar="RECIPE", help="name of a shipped recipe (see `labelemb recipes`), or a .toml file"
+    )
+    parser.add_argument("--data", type=Path, metavar="PATH", help="the data: a file, or a folder that holds it")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a key, as train.epochs=3"
+    )
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), help="short for --set train.device=...")
+    parser.add_argument("--precision", metavar="FORMAT", help="short for --set train.precision=..., as bf16-mixed")
+
+
+def add_running(parser: argparse.ArgumentParser, threads: int) -> None:
+    """How to run."""
+    text = "CPU threads of a run" + (f" ({threads})" if threads else " (all)")
+    parser.add_argument("--threads", type=positive, default=threads, metavar="N", help=text)
+    parser.add_argument(
+        "--checkpoint-seconds", type=float, default=30.0, metavar="S", help="seconds between two checkpoints (30)"
+    )
+    parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard event files as well")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def read_recipe(options: argparse.Namespace) -> Recipe:
+    """The recipe that the arguments name, with all overrides."""
+    overrides = list(options.set)
+    for key in ("device", "precision"):
+        if getattr(options, key) is not None:
+            overrides.append(f"train.{key}={getattr(options, key)}")
+    return load_recipe(options.recipe, overrides)
+
+
+def read_running(options: argparse.Namespace) -> "RunOptions":
+    from labelemb.lab.run import RunOptions
+
+    return RunOptions(
+        threads=options.threads,
+        checkpoint_seconds=options.checkpoint_seconds,
+        tensorboard=options.tensorboard,
+        command=shlex.join(["labelemb", *sys.argv[1:]]),
+    )
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def not_negative(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
+
+
+def usable_cores() -> int:
+    """Processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,92 @@
+"""Verbs that look at what was learned about labels: nearest and heatmap."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labelemb.lab.cli.arguments import Verbs, add_json, add_verb, positive
+from labelemb.lab.errors import LabError
+
+if TYPE_CHECKING:
+    from labelemb import LabelSpace
+
+NEAREST_EXAMPLES = """\
+  labelemb nearest runs/digits/label-embedding/seed-0 8 9
+  labelemb nearest animals.safetensors cat -k 10 --json
+"""
+HEATMAP_EXAMPLES = """\
+  labelemb heatmap runs/digits/label-embedding/seed-0
+  labelemb heatmap animals.safetensors --labels cat,dog,horse --out pets.png
+"""
+
+
+def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    nearest = add_verb(verbs, "nearest", "show the labels that resemble a label most", NEAREST_EXAMPLES)
+    nearest.add_argument("space", type=Path, metavar="RUN_OR_FILE", help="folder of a run, or a label space file")
+    nearest.add_argument("labels", nargs="+", metavar="LABEL", help="names of labels")
+    nearest.add_argument("-k", type=positive, default=5, metavar="K", help="how many (5)")
+    nearest.add_argument("--symmetric", action="store_true", help="resemblance both ways, averaged")
+    add_json(nearest)
+    nearest.set_defaults(run=_nearest)
+
+    heatmap = add_verb(verbs, "heatmap", "draw how the labels resemble each other", HEATMAP_EXAMPLES)
+    heatmap.add_argument("space", type=Path, metavar="RUN_OR_FILE", help="folder of a run, or a label space file")
+    heatmap.add_argument("--labels", metavar="L,L,...", help="only these labels, in this order")
+    heatmap.add_argument("--out", type=Path, metavar="FILE", help="picture to write (heatmap.png beside the labels)")
+    heatmap.set_defaults(run=_heatmap)
+
+
+def load_space(path: Path) -> "LabelSpace":
+    """The label space of a run's folder, or in a file."""
+    from labelemb import LabelSpace, LabelSpaceError
+    from labelemb.lab.runfolder import RunFolder
+
+    file = path
+    if path.is_dir():
+        run = RunFolder(path)
+        file = run.labels_file
+        if not file.exists():
+            method = run.require_result()["method"]
+            raise LabError(f"{path} has no label space: the method {method} learns none, or the file was not kept")
+    elif not path.exists():
+        raise LabError(f"there is no run folder or file {path}")
+    try:
+        return LabelSpace.load(file)
+    except (LabelSpaceError, OSError) as error:
+        raise LabError(str(error)) from error
+
+
+def _nearest(options: argparse.Namespace) -> int:
+    from labelemb import LabelSpaceError
+
+    space = load_space(options.space)
+    found = {}
+    for label in options.labels:
+        try:
+            found[label] = space.nearest(label, k=options.k, symmetric=options.symmetric)
+        except (LabelSpaceError, KeyError, ValueError) as error:
+            raise LabError(str(error)) from error
+    if options.json:
+        print(json.dumps({label: [neighbor._asdict() for neighbor in found[label]] for label in found}))
+    else:
+        for neighbors in found.values():
+            print(neighbors)
+    return 0
+
+
+def _heatmap(options: argparse.Namespace) -> int:
+    from labelemb import LabelSpaceError
+    from labelemb.lab.plots import plot_heatmap
+
+    space = load_space(options.space)
+    folder = options.space if options.space.is_dir() else options.space.parent
+    out = options.out or folder / "heatmap.png"
+    labels = options.labels.split(",") if options.labels else None
+    try:
+        shown = plot_heatmap(space, out, labels)
+    except (LabelSpaceError, KeyError, ValueError) as error:
+        raise LabError(str(error)) from error
+    part = "" if len(shown) == space.num_labels else f" ({len(shown)} of {space.num_labels} labels)"
+    print(f"wrote {out}{part}")
+    return 0

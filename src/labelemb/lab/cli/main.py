@@ -1,0 +1,61 @@
+"""The verbs, and what an error becomes: one line on standard error and an exit code."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from labelemb import __version__
+from labelemb.lab.cli import catalogue, labels, training
+from labelemb.lab.errors import LabError
+from labelemb.lab.interrupts import Interrupted
+
+USER_ERROR = 2
+INTERRUPTED = 130
+
+EXAMPLES = """\
+examples:
+  labelemb compare digits                                 two methods on handwritten digits, about a minute
+  labelemb compare mnist-mlp --data DIR --seeds 20        the paper's first experiment
+  labelemb compare text-csv --data intents.csv            your own texts: columns text and label
+  labelemb nearest runs/digits/label-embedding/seed-0 8   which labels resemble the 8
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; gives the exit code: 0, 2 for an error of the user, 130 after Ctrl-C."""
+    parser = build_parser()
+    try:
+        options = parser.parse_args(arguments)
+        code: int = options.run(options)
+        sys.stdout.flush()
+        return code
+    except LabError as error:
+        return _fail(str(error))
+    except Interrupted as stopped:
+        return _fail(str(stopped), stopped.exit_code)
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # the reader, `head` say, has seen enough; Python would complain once more when it closes the stream
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="labelemb",
+        description="Train classifiers that learn how their labels resemble each other, and compare ways to do it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"labelemb {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for group in (training, labels, catalogue):
+        group.add_verbs(verbs)
+    return parser
+
+
+def _fail(message: str, code: int = USER_ERROR) -> int:
+    print(f"labelemb: {message}", file=sys.stderr)
+    return code

@@ -1,0 +1,116 @@
+"""Verbs that train: compare and train."""
+
+import argparse
+import json
+from pathlib import Path
+
+from labelemb.lab.cli.arguments import (
+    RUNS,
+    Verbs,
+    add_json,
+    add_recipe,
+    add_running,
+    add_verb,
+    not_negative,
+    positive,
+    read_recipe,
+    read_running,
+    usable_cores,
+)
+
+COMPARE_EXAMPLES = """\
+  labelemb compare digits
+  labelemb compare mnist-mlp --data DIR --seeds 20 --methods plain,label-embedding,label-smoothing@0.2
+  labelemb compare text-csv --data intents.csv --set data.label_column=intent --out runs/intents
+Run again after an interruption: finished runs are kept, the others go on. More seeds or methods extend the same folder.
+"""
+TRAIN_EXAMPLES = """\
+  labelemb train digits --method label-embedding --seed 1
+  labelemb train mnist-mlp --data DIR --method label-embedding@recommended+tau=1.5 --device cuda --precision bf16-mixed
+  torchrun --nproc-per-node 2 -m labelemb.lab.cli train mnist-mlp --data DIR
+"""
+
+
+def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    compare = add_verb(verbs, "compare", "train methods with several seeds each and compare them", COMPARE_EXAMPLES)
+    add_recipe(compare)
+    compare.add_argument(
+        "--methods",
+        default="plain,label-embedding",
+        metavar="M,M,...",
+        help="methods, with options as label-embedding@tau=1 (plain,label-embedding); others: label-smoothing, "
+        "online-smoothing, confidence-penalty, teacher-free",
+    )
+    compare.add_argument("--seeds", type=positive, default=5, metavar="N", help="seeds 0 to N-1 of each method (5)")
+    compare.add_argument("--jobs", type=positive, default=usable_cores(), metavar="J", help="processes (one per core)")
+    compare.add_argument("--out", type=Path, metavar="DIR", help="folder of the runs (runs/RECIPE)")
+    add_running(compare, threads=1)
+    add_json(compare)
+    compare.set_defaults(run=_compare)
+
+    train = add_verb(verbs, "train", "train one method with one seed, or go on with it", TRAIN_EXAMPLES)
+    add_recipe(train)
+    train.add_argument("--method", default="label-embedding", metavar="M", help="the method (label-embedding)")
+    train.add_argument("--seed", type=not_negative, default=0, metavar="S", help="the seed (0)")
+    train.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (runs/RECIPE/METHOD/seed-S)")
+    add_running(train, threads=0)
+    add_json(train)
+    train.set_defaults(run=_train)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from labelemb.lab.compare import Comparison, compare
+    from labelemb.lab.methods import parse_methods
+    from labelemb.lab.table import render
+
+    recipe = read_recipe(options)
+    out = options.out or RUNS / recipe.name
+    outcome = compare(
+        Comparison(
+            recipe=recipe,
+            methods=parse_methods(options.methods),
+            seeds=range(options.seeds),
+            data=options.data,
+            out=out,
+            jobs=options.jobs,
+            options=read_running(options),
+        )
+    )
+    if options.json:
+        print(json.dumps(outcome.summary))
+    elif outcome.summary is not None:
+        print(render(outcome.summary))
+        print(f"\nsummary.json, table.md and pictures are in {out}")
+    if not outcome.failures:
+        return 0
+    return 2 if all(failure["user_error"] for failure in outcome.failures) else 1
+
+
+def _train(options: argparse.Namespace) -> int:
+    from labelemb.lab.compare import run_folder
+    from labelemb.lab.methods import parse_method
+    from labelemb.lab.progress import RunBar, say
+    from labelemb.lab.train import train_run
+
+    recipe, method = read_recipe(options), parse_method(options.method)
+    out = options.out or run_folder(RUNS / recipe.name, method.name, options.seed)
+    bar = RunBar(f"{method.name} seed {options.seed}")
+    try:
+        result = train_run(
+            recipe,
+            method,
+            options.seed,
+            options.data,
+            out,
+            options=read_running(options),
+            report=bar.update,
+            warn=lambda message: say(f"labelemb: {message}"),
+        )
+    finally:
+        bar.close()
+    if options.json:
+        print(json.dumps(result))
+    else:
+        dev = f", dev error {result['dev_error']:.2f} %" if "dev_error" in result else ""
+        print(f"test error {result['test_error']:.2f} %{dev}, at epoch {result['best_epoch']:g}; the run is in {out}")
+    return 0

@@ -1,0 +1,144 @@
+"""The main job: methods x seeds in parallel processes, resumable, then the summary of all finished runs."""
+
+import dataclasses
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from labelemb import LabelSpace, __version__
+from labelemb.lab.bodies import make_body
+from labelemb.lab.classifier import out_features
+from labelemb.lab.data import load_data
+from labelemb.lab.files import make_folder, write_json, write_text
+from labelemb.lab.interrupts import Interrupted
+from labelemb.lab.methods import Method
+from labelemb.lab.plots import plot_curves, plot_heatmap
+from labelemb.lab.pool import Task, WorkerPool
+from labelemb.lab.progress import Board
+from labelemb.lab.recipe import Recipe
+from labelemb.lab.run import RunOptions
+from labelemb.lab.runfolder import RunFolder, RunIdentity
+from labelemb.lab.summary import find_runs, finished_results, summarise
+from labelemb.lab.table import render
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What to compare, and where."""
+
+    recipe: Recipe
+    methods: Sequence[Method]
+    seeds: Sequence[int]
+    data: Path | None
+    out: Path
+    jobs: int
+    options: RunOptions
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a comparison: the summary of everything finished in its folder, and what failed."""
+
+    summary: dict[str, Any] | None
+    failures: list[dict[str, Any]]
+
+
+def compare(comparison: Comparison) -> Outcome:
+    """Train what is missing, then summarise. Finished runs are kept, unfinished ones go on from their checkpoints."""
+    make_folder(comparison.out)
+    check_folder(comparison)
+    missing, finished = _tasks(comparison)
+    failures = []
+    if missing:
+        check_feasible(comparison)
+        write_text(comparison.out / "recipe.toml", comparison.recipe.to_toml())
+        failures = _train(comparison, missing, finished)
+    return Outcome(write_summary(comparison.out), failures)
+
+
+def run_folder(out: Path, method: str, seed: int) -> Path:
+    return out / method / f"seed-{seed}"
+
+
+def check_folder(comparison: Comparison) -> None:
+    """Refuse a folder with runs of another recipe or version: their numbers cannot stand in one table."""
+    recipe = comparison.recipe
+    for run in find_runs(comparison.out):
+        method, seed = run.path.parent.name, int(run.path.name.removeprefix("seed-"))
+        run.check(RunIdentity(recipe.name, recipe.fingerprint(), method, seed, __version__))
+
+
+def check_feasible(comparison: Comparison) -> None:
+    """Read the data and make every head once, so that what is wrong with them is said at once, and once."""
+    data = load_data(comparison.recipe, comparison.data, comparison.seeds[0])
+    features = out_features(make_body(comparison.recipe, data))
+    for method in comparison.methods:
+        method.make_head(comparison.recipe, features, len(data.label_names), rows_per_epoch=len(data.train))
+
+
+def _tasks(comparison: Comparison) -> tuple[list[Task], int]:
+    """The runs to train, seed by seed so that an unfinished comparison is fair already, and how many are finished."""
+    tasks = [
+        Task(method.name, seed, run_folder(comparison.out, method.name, seed))
+        for seed in comparison.seeds
+        for method in comparison.methods
+    ]
+    missing = [task for task in tasks if not RunFolder(task.folder).result_file.exists()]
+    return missing, len(tasks) - len(missing)
+
+
+def _train(comparison: Comparison, tasks: list[Task], finished: int) -> list[dict[str, Any]]:
+    jobs = min(comparison.jobs, len(tasks))
+    message = {
+        "recipe": str(comparison.out / "recipe.toml"),
+        "data": str(comparison.data) if comparison.data else None,
+        "options": dataclasses.asdict(comparison.options),
+    }
+    pool = WorkerPool(tasks, jobs, message, comparison.options.threads)
+    board = Board(len(tasks), finished, jobs)
+    failures = []
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        for event in pool.events():
+            board.show(event)
+            if event.kind == "failed":
+                failures.append({"run": event.task.title, **event.values})
+    except (KeyboardInterrupt, Interrupted) as stopped:
+        pool.stop()
+        raise stopped if isinstance(stopped, Interrupted) else Interrupted(signal.SIGINT) from None
+    finally:
+        board.close()
+        signal.signal(signal.SIGTERM, before)
+    return failures
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise Interrupted(number)
+
+
+def write_summary(out: Path) -> dict[str, Any] | None:
+    """summary.json, table.md, curves.png and heatmap.png from all finished runs of a folder; None without any."""
+    results = finished_results(out)
+    if not results:
+        return None
+    summary = summarise(results)
+    write_json(out / "summary.json", summary)
+    write_text(out / "table.md", render(summary) + "\n")
+    plot_curves(results, out / "curves.png")
+    _write_heatmap(out, results)
+    return summary
+
+
+def _write_heatmap(out: Path, results: dict[str, list[dict[str, Any]]]) -> None:
+    """The label space of the first method that learned one: label embedding's, if it is there."""
+    methods = sorted(results, key=lambda method: (not method.startswith("label-embedding"), method))
+    for method in methods:
+        for result in results[method]:
+            run = RunFolder(run_folder(out, method, result["seed"]))
+            if run.labels_file.exists():
+                space = LabelSpace.load(run.labels_file)
+                plot_heatmap(space, out / "heatmap.png", title=f"{method}, seed {result['seed']}")
+                return

@@ -1,0 +1,71 @@
+"""Writing files so that a reader finds the old content or the new, and never half of it."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from labelemb.lab.errors import LabError
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder and its parents."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot("create the folder", path, error) from error
+
+
+def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
+    """Replace a file: written aside, flushed to the disk, renamed. A failure leaves the old file as it was."""
+    aside = path.with_name(path.name + ".new")
+    try:
+        write_aside(aside, parts)
+        aside.replace(path)
+        flush_folder(path.parent)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise cannot("write", path, error) from error
+
+
+def write_aside(aside: Path, parts: Iterable[bytes | memoryview]) -> None:
+    """Write a file and wait until it is on the disk."""
+    with aside.open("wb") as file:
+        for part in parts:
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def flush_folder(folder: Path) -> None:
+    """Make renames in a folder durable, where the system can (Windows cannot open a folder)."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; a file that cannot be read or is damaged is a user error."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise cannot("read", path, error) from error
+    except ValueError as error:
+        raise LabError(f"{path} is damaged ({error}): delete it to have it made again") from error
+
+
+def cannot(do: str, path: Path, error: OSError) -> LabError:
+    """The user's error for a failed system call: what was tried, where, and the system's reason."""
+    return LabError(f"cannot {do} {path}: {error.strerror or error}")

@@ -1,0 +1,132 @@
+"""How good predictions are: error, log-likelihood and calibration of logits, and a paired test over seeds.
+
+Errors and calibration errors are in percent, negative log-likelihoods in nats.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from scipy import stats
+from torch import Tensor
+
+from labelemb import fit_temperature
+
+BINS = 15
+
+
+def error_percent(logits: Tensor, targets: Tensor) -> float:
+    """Percentage of rows whose largest logit is not the target's."""
+    wrong = int((logits.argmax(-1) != targets).sum())
+    return 100.0 * wrong / len(targets)
+
+
+def mean_nll(logits: Tensor, targets: Tensor) -> float:
+    """Mean negative log-likelihood of the targets."""
+    return float(F.cross_entropy(logits.double(), targets))
+
+
+def reliability(logits: Tensor, targets: Tensor, bins: int = BINS) -> list[dict[str, float]]:
+    """The reliability diagram: rows by confidence in bins of equal width, each with count, confidence and accuracy."""
+    confidence, predicted = logits.double().softmax(-1).max(-1)
+    right = (predicted == targets).double()
+    # a confidence on a border belongs to the bin below, as in the usual definition (a, b]
+    place = (confidence * bins).ceil().long().sub(1).clamp(0, bins - 1)
+    count = torch.bincount(place, minlength=bins)
+    total_confidence = torch.bincount(place, confidence, minlength=bins)
+    total_right = torch.bincount(place, right, minlength=bins)
+    return [
+        {
+            "count": int(count[i]),
+            "confidence": float(total_confidence[i] / count[i].clamp_min(1)),
+            "accuracy": float(total_right[i] / count[i].clamp_min(1)),
+        }
+        for i in range(bins)
+    ]
+
+
+def calibration_error(logits: Tensor, targets: Tensor, bins: int = BINS) -> float:
+    """Expected calibration error: the mean distance of confidence and accuracy over the bins, in percent."""
+    diagram = reliability(logits, targets, bins)
+    return 100.0 * sum(b["count"] * abs(b["confidence"] - b["accuracy"]) for b in diagram) / len(targets)
+
+
+def confusions(logits: Tensor, targets: Tensor) -> list[list[int]]:
+    """The wrong cells of the confusion matrix, [target, predicted, count], the frequent ones first."""
+    labels = logits.shape[-1]
+    predicted = logits.argmax(-1)
+    wrong = predicted != targets
+    cells, counts = torch.unique(targets[wrong] * labels + predicted[wrong], return_counts=True)
+    order = torch.argsort(counts, descending=True, stable=True)
+    pairs = zip(cells[order].tolist(), counts[order].tolist(), strict=True)
+    return [[cell // labels, cell % labels, count] for cell, count in pairs]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The predictions on one set; the scaled values are those after a temperature fitted on the dev set."""
+
+    error: float
+    nll: float
+    ece: float
+    temperature: float | None
+    nll_scaled: float | None
+    ece_scaled: float | None
+
+    def to_dict(self, prefix: str) -> dict[str, Any]:
+        """`{prefix}error` and so on; the temperature keeps its name."""
+        return {
+            f"{prefix}error": self.error,
+            f"{prefix}nll": self.nll,
+            f"{prefix}ece": self.ece,
+            "temperature": self.temperature,
+            f"{prefix}nll_scaled": self.nll_scaled,
+            f"{prefix}ece_scaled": self.ece_scaled,
+        }
+
+
+def score(logits: Tensor, targets: Tensor, temperature: float | None = None) -> Scores:
+    """Error, NLL and ECE of logits, the latter two also after division by a temperature."""
+    scaled = None if temperature is None else logits.double() / temperature
+    return Scores(
+        error=error_percent(logits, targets),
+        nll=mean_nll(logits, targets),
+        ece=calibration_error(logits, targets),
+        temperature=temperature,
+        nll_scaled=None if scaled is None else mean_nll(scaled, targets),
+        ece_scaled=None if scaled is None else calibration_error(scaled, targets),
+    )
+
+
+def temperature_of(logits: Tensor, targets: Tensor) -> float:
+    """The temperature that makes the targets of a dev set most likely."""
+    return float(fit_temperature(logits, targets))
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """Mean difference of paired values with its 95 % confidence interval and two-sided p-value."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    n: int
+
+
+def paired_difference(values: Sequence[float], reference: Sequence[float]) -> PairedDifference | None:
+    """Paired t-test of `values` minus `reference`; None with fewer than two pairs, which say nothing."""
+    differences = torch.tensor(values, dtype=torch.float64) - torch.tensor(reference, dtype=torch.float64)
+    n = len(differences)
+    if n < 2:
+        return None
+    mean = float(differences.mean())
+    standard_error = float(differences.std()) / math.sqrt(n)
+    if standard_error == 0:  # the same difference in every pair: the interval has no width
+        return PairedDifference(mean, mean, mean, 1.0 if mean == 0 else 0.0, n)
+    half = float(stats.t.ppf(0.975, n - 1)) * standard_error
+    p = 2 * float(stats.t.sf(abs(mean) / standard_error, n - 1))
+    return PairedDifference(mean, mean - half, mean + half, p, n)

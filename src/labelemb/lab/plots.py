@@ -1,0 +1,90 @@
+"""Pictures: test error over the epochs, and how labels resemble each other."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from labelemb import LabelSpace
+from labelemb.lab.files import write_bytes
+
+MOST_HEATMAP_LABELS = 150
+"""More labels than this cannot be read in one picture."""
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", dpi=150, bbox_inches="tight")
+    write_bytes(path, buffer.getvalue())
+
+
+def plot_curves(results: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """Test error over the epochs: every run light, the mean of a method dark."""
+    figure = Figure(figsize=(7, 4.5))
+    axes = figure.subplots()
+    for number, (method, runs) in enumerate(results.items()):
+        color = f"C{number % 10}"
+        for run in runs:
+            epochs = [point["epoch"] for point in run["curve"]]
+            axes.plot(epochs, [point["test_error"] for point in run["curve"]], color=color, alpha=0.2, linewidth=0.8)
+        curves = np.array([[point["test_error"] for point in run["curve"]] for run in runs])
+        axes.plot(epochs, curves.mean(0), color=color, linewidth=1.8, label=f"{method} ({len(runs)})")
+    axes.set_xlabel("epoch")
+    axes.set_ylabel("test error (%)")
+    axes.set_ylim(*_readable_range(results))
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    save_figure(figure, path)
+
+
+def _readable_range(results: dict[str, list[dict[str, Any]]]) -> tuple[float, float]:
+    """The first epochs may run off the picture, so that the later ones can be told apart."""
+    errors = [point["test_error"] for runs in results.values() for run in runs for point in run["curve"]]
+    later = [
+        point["test_error"]
+        for runs in results.values()
+        for run in runs
+        for point in run["curve"][len(run["curve"]) // 5 :]
+    ]
+    low, high = min(errors), max(later)
+    margin = 0.05 * (high - low) or 0.5
+    return max(0.0, low - margin), high + margin
+
+
+def plot_heatmap(space: LabelSpace, path: Path, labels: list[str] | None = None, title: str = "") -> list[str]:
+    """The rows of the label space as colours; gives the labels shown.
+
+    Where there are too many labels to read, those with the strongest resemblances are shown. The colours end at the
+    strongest resemblance of two different labels: a label's own share would outshine the rest.
+    """
+    shown = labels if labels is not None else most_alike(space, MOST_HEATMAP_LABELS)
+    matrix = np.asarray(space.matrix(shown))
+    others = matrix[~np.eye(len(shown), dtype=bool)]
+    side = min(16.0, max(4.5, 0.16 * len(shown) + 2))
+    figure = Figure(figsize=(side * 1.15, side))
+    axes = figure.subplots()
+    image = axes.imshow(matrix, cmap="viridis", vmin=0, vmax=float(others.max()) if len(others) else 1.0)
+    size = max(3.0, min(9.0, 500 / max(1, len(shown))))
+    axes.set_xticks(range(len(shown)), shown, rotation=90, fontsize=size)
+    axes.set_yticks(range(len(shown)), shown, fontsize=size)
+    axes.set_xlabel("resembles")
+    axes.set_ylabel("label")
+    axes.set_title(title)
+    figure.colorbar(image, ax=axes, shrink=0.8, extend="max", label="similarity")
+    save_figure(figure, path)
+    return shown
+
+
+def most_alike(space: LabelSpace, most: int) -> list[str]:
+    """All names, or where there are too many those with the strongest nearest neighbour, in the order of the space."""
+    names = list(space.names)
+    if len(names) <= most:
+        return names
+    strongest = []
+    for number, name in enumerate(names):
+        neighbors = space.nearest(name, k=1)
+        strongest.append((neighbors[0].similarity if len(neighbors) else 0.0, number))
+    chosen = sorted(number for _, number in sorted(strongest, reverse=True)[:most])
+    return [names[number] for number in chosen]

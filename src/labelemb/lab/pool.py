@@ -1,0 +1,176 @@
+"""Runs in parallel worker processes, and what comes back from them."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+STOP_SECONDS = 60.0
+"""How long a worker may take to write its checkpoint when asked to stop."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run of a comparison."""
+
+    method: str
+    seed: int
+    folder: Path
+
+    @property
+    def title(self) -> str:
+        return f"{self.method} seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something a worker said of its run. `kind` is started, progress, warning, done, failed or stopped."""
+
+    slot: int
+    task: Task
+    kind: str
+    values: dict[str, Any]
+
+
+class WorkerPool:
+    """`jobs` worker processes that share a list of tasks.
+
+    A worker keeps its process from run to run, so that importing is paid once. One that dies is replaced, and its run
+    counts as failed.
+    """
+
+    def __init__(self, tasks: Sequence[Task], jobs: int, comparison: dict[str, Any], threads: int) -> None:
+        self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
+        for task in tasks:
+            self._tasks.put(task)
+        self._comparison = comparison
+        self._environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._slots = [_Slot(self, number) for number in range(min(jobs, len(tasks)))]
+
+    def events(self) -> Iterator[Event]:
+        """Everything the workers say, until all tasks are done or failed."""
+        for slot in self._slots:
+            slot.thread.start()
+        working = len(self._slots)
+        while working:
+            event = self._events.get()
+            if event is None:
+                working -= 1
+            else:
+                yield event
+
+    def stop(self) -> None:
+        """Ask all workers to write their checkpoints and end; wait until they have."""
+        for slot in self._slots:
+            slot.terminate()
+        for slot in self._slots:
+            slot.wait()
+
+    def next_task(self) -> Task | None:
+        try:
+            return self._tasks.get_nowait()
+        except queue.Empty:
+            return None
+
+    def put(self, event: Event | None) -> None:
+        self._events.put(event)
+
+    def start_process(self, errors: IO[bytes]) -> subprocess.Popen[str]:
+        # a session of its own: Ctrl-C in the terminal reaches the comparison only, which then stops its workers
+        process = subprocess.Popen(
+            [sys.executable, "-m", "labelemb.lab.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            encoding="utf-8",
+            env=self._environment,
+            start_new_session=True,
+        )
+        _send(process, self._comparison)
+        return process
+
+
+class _Slot:
+    """One place of the pool: a thread that feeds tasks to a worker process and passes its events on."""
+
+    def __init__(self, pool: WorkerPool, number: int) -> None:
+        self.pool, self.number = pool, number
+        self.thread = threading.Thread(target=self._work, daemon=True)
+        self._process: subprocess.Popen[str] | None = None
+        self._stopping = False
+        self._lock = threading.Lock()
+
+    def terminate(self) -> None:
+        with self._lock:
+            self._stopping = True
+            if self._process is not None:
+                self._process.terminate()
+
+    def wait(self) -> None:
+        if self._process is not None:
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def _work(self) -> None:
+        with tempfile.TemporaryFile() as errors:
+            while not self._stopping and (task := self.pool.next_task()) is not None:
+                self._run(task, errors)
+            if self._process is not None:
+                assert self._process.stdin is not None
+                self._process.stdin.close()
+                self._process.wait()
+        self.pool.put(None)
+
+    def _run(self, task: Task, errors: IO[bytes]) -> None:
+        self._tell(task, "started", {})
+        with self._lock:
+            if self._stopping:
+                return
+            if self._process is None or self._process.poll() is not None:
+                errors.seek(0)
+                errors.truncate()
+                self._process = self.pool.start_process(errors)
+        process = self._process
+        _send(process, {"method": task.method, "seed": task.seed, "folder": str(task.folder)})
+        assert process.stdout is not None
+        for line in process.stdout:
+            values = json.loads(line)
+            kind = values.pop("event")
+            self._tell(task, kind, values)
+            if kind in ("done", "failed", "stopped"):
+                return
+        self._tell(task, "failed", {"message": _death(process, errors), "user_error": False})
+
+    def _tell(self, task: Task, kind: str, values: dict[str, Any]) -> None:
+        self.pool.put(Event(self.number, task, kind, values))
+
+
+def _send(process: subprocess.Popen[str], message: dict[str, Any]) -> None:
+    assert process.stdin is not None
+    try:
+        process.stdin.write(json.dumps(message) + "\n")
+        process.stdin.flush()
+    except BrokenPipeError:
+        pass  # the end of its output tells that it died
+
+
+def _death(process: subprocess.Popen[str], errors: IO[bytes]) -> str:
+    """How a worker ended, with the last line it wrote to standard error."""
+    code = process.wait()
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return f"the worker {how}" + (f": {lines[-1]}" if lines else "")

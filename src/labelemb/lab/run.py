@@ -1,0 +1,190 @@
+"""A run in memory: model, optimiser, random numbers and position, and how they go to a checkpoint and back."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from lightning_fabric import Fabric
+from torch import Tensor
+
+from labelemb.lab.bodies import make_body
+from labelemb.lab.checkpoint import load_checkpoint, save_checkpoint
+from labelemb.lab.classifier import Classifier, out_features
+from labelemb.lab.data import Dataset, Examples
+from labelemb.lab.engine import make_optimizer, predict_logits
+from labelemb.lab.errors import LabError
+from labelemb.lab.methods import Method
+from labelemb.lab.metrics import error_percent, mean_nll
+from labelemb.lab.randomness import Streams, stream
+from labelemb.lab.recipe import Recipe
+from labelemb.lab.runfolder import RunFolder
+from labelemb.lab.steplog import StepLog
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run, as opposed to what: none of it changes the result on one machine."""
+
+    threads: int = 0
+    """CPU threads; 0 leaves torch's choice."""
+    checkpoint_seconds: float = 30.0
+    tensorboard: bool = False
+    command: str = ""
+
+
+class Run:
+    """One method with one seed on one data set."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        recipe: Recipe,
+        method: Method,
+        seed: int,
+        data: Dataset,
+        folder: RunFolder,
+        options: RunOptions,
+    ) -> None:
+        self.fabric, self.recipe, self.settings, self.method = fabric, recipe, recipe.train, method
+        self.data, self.folder, self.options = data, folder, options
+        self.num_labels = len(data.label_names)
+        with stream(seed, "body"):
+            body = make_body(recipe, data)
+        with stream(seed, "head"):
+            head = method.make_head(recipe, out_features(body), self.num_labels, rows_per_epoch=len(data.train))
+        self.classifier = Classifier(body, head, method.clean_observer(recipe))
+        optimizer = make_optimizer(self.settings, body, head, method.embedding_lr(recipe))
+        self.model, self.optimizer = fabric.setup(self.classifier, optimizer)
+        self.streams = Streams(seed, fabric.global_rank, fabric.device)
+
+        self.batches_per_epoch = len(data.train.batches(self.settings.batch_size, None))
+        self.total_steps = self.settings.epochs * self.batches_per_epoch
+        self.selects = self.settings.dev and data.dev is not None
+
+        self.epoch, self.batch = 0, 0
+        self.epoch_order = self.streams.order.get_state()
+        self.log = StepLog(fabric)
+        self.records: list[dict[str, Any]] = []
+        self.best: dict[str, Any] | None = None  # the record of the best dev evaluation
+        self.best_state: dict[str, Tensor] | None = None
+        self.seconds = {"training": 0.0, "evaluation": 0.0}
+        self.saved_at = time.monotonic()
+        self.writer = _event_writer(folder.path) if options.tensorboard and fabric.is_global_zero else None
+
+    @property
+    def step(self) -> int:
+        """Optimiser updates so far."""
+        return self.epoch * self.batches_per_epoch + self.batch
+
+    def shuffled(self) -> list[Tensor]:
+        """The batches of the epoch; remembers the order's generator as it was, to draw the same again after a stop."""
+        self.epoch_order = self.streams.order.get_state()
+        return self.data.train.batches(self.settings.batch_size, self.streams.order)
+
+    def end_epoch(self) -> None:
+        self.epoch, self.batch = self.epoch + 1, 0
+        self.epoch_order = self.streams.order.get_state()
+
+    def logits(self, examples: Examples) -> Tensor:
+        return predict_logits(self.fabric, self.model, examples, self.settings.batch_size, self.num_labels)
+
+    def evaluate(self, epoch_end: bool) -> None:
+        """Record the losses since the last evaluation and the error on dev, and on test where it may be reported."""
+        started = time.perf_counter()
+        record = {
+            "step": self.step,
+            "epoch": round(self.step / self.batches_per_epoch, 4),
+            "lr": self.optimizer.param_groups[0]["lr"],
+            **self.log.take(),
+        }
+        if self.data.dev is not None:
+            record |= self._scores("dev", self.data.dev)
+        is_best = self.selects and (self.best is None or record["dev_error"] <= self.best["dev_error"])
+        if epoch_end or is_best:
+            record |= self._scores("test", self.data.test)
+        if is_best:
+            self.best = record
+            self.best_state = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
+        self.seconds["evaluation"] += time.perf_counter() - started
+        record["seconds"] = self.seconds["training"]
+        self.records.append(record)
+        if self.fabric.is_global_zero:
+            self.folder.add_record(record)
+            if self.writer is not None:
+                _write_events(self.writer, record)
+
+    def _scores(self, name: str, examples: Examples) -> dict[str, float]:
+        logits = self.logits(examples)
+        return {
+            f"{name}_error": error_percent(logits, examples.targets),
+            f"{name}_nll": mean_nll(logits, examples.targets),
+        }
+
+    def save(self) -> None:
+        """Write the checkpoint: everything that the rest of the run depends on. All processes call it together."""
+        self.log.check(self.step)
+        streams = self.streams.state()
+        if self.fabric.world_size > 1:
+            streams = {name: cast(Tensor, self.fabric.all_gather(value)) for name, value in streams.items()}
+        if self.fabric.is_global_zero:
+            state = {
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "precision": self.fabric.strategy.precision.state_dict(),
+                "processes": self.fabric.world_size,
+                "streams": streams,
+                "order": self.epoch_order,
+                "epoch": self.epoch,
+                "batch": self.batch,
+                "log": self.log.state(),
+                "records": self.records,
+                "best": self.best,
+                "best_state": self.best_state,
+                "seconds": self.seconds,
+            }
+            save_checkpoint(self.folder.path, state)
+        self.fabric.barrier()
+        self.saved_at = time.monotonic()
+
+    def resume(self, warn: Callable[[str], None]) -> None:
+        """Go on from the folder's checkpoint, if it has one."""
+        state = load_checkpoint(self.folder.path, warn)
+        if state is not None:
+            self._restore(state)
+        if self.fabric.is_global_zero:
+            self.folder.replace_records(self.records)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        processes, rank = self.fabric.world_size, self.fabric.global_rank
+        if state["processes"] != processes:
+            raise LabError(
+                f"{self.folder.path} was begun with {state['processes']} processes: go on with as many, not {processes}"
+            )
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.fabric.strategy.precision.load_state_dict(state["precision"])
+        streams = state["streams"]
+        self.streams.restore({name: value[rank] for name, value in streams.items()} if processes > 1 else streams)
+        self.streams.order.set_state(state["order"])
+        self.epoch_order, self.epoch, self.batch = state["order"], state["epoch"], state["batch"]
+        self.log.restore(state["log"])
+        self.records, self.best, self.best_state = state["records"], state["best"], state["best_state"]
+        self.seconds = state["seconds"]
+
+
+def _event_writer(path: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise LabError("--tensorboard needs the tensorboard package: pip install 'labelemb[tensorboard]'") from error
+    return SummaryWriter(path / "tensorboard")
+
+
+def _write_events(writer: Any, record: dict[str, Any]) -> None:
+    flat = record | {f"terms/{name}": value for name, value in record["terms"].items()}
+    for name, value in flat.items():
+        if isinstance(value, float) and name != "epoch":
+            writer.add_scalar(name, value, record["step"])
+    writer.flush()

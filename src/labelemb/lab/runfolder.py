@@ -1,0 +1,160 @@
+"""The folder of one run.
+
+recipe.toml         the recipe, every key
+run.json            method, seed, versions, command and data: what the run is
+metrics.jsonl       one line an evaluation
+checkpoint          where the run is; checkpoint.previous is the one before (while it runs)
+model.json          label names and how inputs are encoded
+model.safetensors   body and head at the reported evaluation
+labels.safetensors  the label space, where the method learns one
+confusion.json      the wrong cells of the test set's confusion matrix (up to 500 labels)
+result.json         scores, curve, times, machine: written last, so a run that has it is finished
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from labelemb.lab.errors import LabError
+from labelemb.lab.files import cannot, make_folder, read_json, write_bytes, write_json, write_text
+from labelemb.lab.recipe import Recipe, load_recipe
+
+LOCK_SECONDS = 10.0
+"""How long to wait for a killed process of the same run to be gone."""
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """What makes two runs the same run."""
+
+    recipe: str
+    fingerprint: str
+    method: str
+    seed: int
+    version: str
+
+
+class RunFolder:
+    """Reads and writes the files of a run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.result_file = path / "result.json"
+        self.metrics_file = path / "metrics.jsonl"
+        self.model_file = path / "model.safetensors"
+        self.labels_file = path / "labels.safetensors"
+        self.recipe_file = path / "recipe.toml"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out of the folder while a run is in it."""
+        make_folder(self.path)
+        try:
+            file = (self.path / "lock").open("w")
+        except OSError as error:
+            raise cannot("write in", self.path, error) from error
+        with file:
+            deadline = time.monotonic() + LOCK_SECONDS
+            while not _try_lock(file.fileno()):
+                if time.monotonic() > deadline:
+                    raise LabError(f"another process is training in {self.path}: wait for it or choose another --out")
+                time.sleep(0.1)
+            yield
+
+    def begin(self, identity: RunIdentity, recipe: Recipe, about: dict[str, Any]) -> None:
+        """Claim the folder for a run, or check that it is this run's already."""
+        self.check(identity)
+        write_text(self.recipe_file, recipe.to_toml())
+        write_json(self.path / "run.json", asdict(identity) | about)
+
+    def check(self, identity: RunIdentity) -> None:
+        """Refuse a folder that holds another run."""
+        for name in ("run.json", "result.json"):
+            if (self.path / name).exists():
+                check_identity(self.path, read_json(self.path / name), identity)
+
+    def result(self) -> dict[str, Any] | None:
+        """The result of a finished run, else None."""
+        return read_json(self.result_file) if self.result_file.exists() else None
+
+    def require_result(self) -> dict[str, Any]:
+        """The result of a run that must be finished."""
+        if not self.path.is_dir():
+            raise LabError(f"there is no run folder {self.path}")
+        found = self.result()
+        if found is None:
+            raise LabError(f"{self.path} holds no finished run (no result.json)")
+        return found
+
+    def records(self) -> list[dict[str, Any]]:
+        """The evaluations of metrics.jsonl."""
+        try:
+            return [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines() if line]
+        except OSError as error:
+            raise cannot("read", self.metrics_file, error) from error
+        except ValueError as error:
+            raise LabError(f"{self.metrics_file} is damaged ({error})") from error
+
+    def replace_records(self, records: Iterable[dict[str, Any]]) -> None:
+        """Write metrics.jsonl anew: a resumed run forgets what came after its checkpoint."""
+        write_text(self.metrics_file, "".join(json.dumps(record) + "\n" for record in records))
+
+    def add_record(self, record: dict[str, Any]) -> None:
+        try:
+            with self.metrics_file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise cannot("write", self.metrics_file, error) from error
+
+    def write_model(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+        write_bytes(self.model_file, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
+        write_json(self.path / "model.json", about)
+
+    def read_model(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The tensors of model.safetensors and what model.json says."""
+        if not self.model_file.exists():
+            raise LabError(f"{self.path} holds no trained model (no model.safetensors)")
+        try:
+            return load_file(self.model_file), read_json(self.path / "model.json")
+        except OSError as error:
+            raise cannot("read", self.model_file, error) from error
+        except SafetensorError as error:
+            raise LabError(f"{self.model_file} is damaged ({error})") from error
+
+    def recipe(self) -> Recipe:
+        return load_recipe(str(self.recipe_file))
+
+
+def check_identity(path: Path, found: dict[str, Any], wanted: RunIdentity) -> None:
+    """Refuse to mix runs: another recipe, version, method or seed is another run."""
+    reasons = {
+        "fingerprint": "another recipe or other settings",
+        "version": f"labelemb {found.get('version')}, this is {wanted.version}",
+        "method": f"the method {found.get('method')}, not {wanted.method}",
+        "seed": f"seed {found.get('seed')}, not {wanted.seed}",
+    }
+    for key, reason in reasons.items():
+        if found.get(key) != getattr(wanted, key):
+            raise LabError(f"{path} holds a run of {reason}: choose another --out, or delete it")
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Take the lock if it is free. It ends with the process, however that ends."""
+    if os.name != "posix":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

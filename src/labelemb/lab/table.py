@@ -1,0 +1,107 @@
+"""A summary as tables to read: Markdown, which is also what the terminal shows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+LEGEND = """\
+Errors and ECE are in percent.
+- test error: mean ± standard deviation over seeds, at the best dev evaluation (without a dev set: the last epoch)
+- difference to plain: paired over the seeds in common, with its 95 % confidence interval and the p-value of the t-test
+- epochs to plain: the first epoch at plain's mean final error (in brackets: how many runs got there, if not all)
+- fluctuation: standard deviation of the test error from epoch to epoch over the last third of the training
+- scaled: after division of the logits by one temperature, fitted on the dev set"""
+
+Row = list[str]
+
+
+def accuracy_table(summary: dict[str, Any]) -> str:
+    """Test errors, and each method against plain."""
+    header = ["method", "runs", "test error", "best run", "reduction", "difference to plain", "p"]
+    rows = []
+    for method, values in summary["methods"].items():
+        error, against = values["test_error"], values.get("against_plain")
+        rows.append(
+            [
+                method,
+                str(error["n"]),
+                _spread(error, 2),
+                _number(error["min"], 2),
+                _number(values.get("error_reduction"), 1, " %"),
+                f"{against['mean']:+.2f} [{against['low']:+.2f}, {against['high']:+.2f}]" if against else "-",
+                _p_value(against["p"]) if against else "-",
+            ]
+        )
+    return markdown(header, rows)
+
+
+def quality_table(summary: dict[str, Any]) -> str:
+    """Speed, stability and calibration."""
+    header = [
+        "method",
+        "s/epoch",
+        "epochs to plain",
+        "fluctuation",
+        "NLL",
+        "ECE",
+        "NLL scaled",
+        "ECE scaled",
+        "dev error",
+    ]
+    rows = []
+    for method, values in summary["methods"].items():
+        scores = ("test_nll", 3), ("test_ece", 2), ("test_nll_scaled", 3), ("test_ece_scaled", 2), ("dev_error", 2)
+        rows.append(
+            [
+                method,
+                _number(values["seconds_per_epoch"]["mean"], 2),
+                _reached(values["epochs_to_plain"]),
+                _number(values["fluctuation"]["mean"], 3),
+                *(_number(values[name]["mean"], digits) for name, digits in scores),
+            ]
+        )
+    return markdown(header, rows)
+
+
+def render(summary: dict[str, Any]) -> str:
+    """Both tables with the notes and what the columns mean."""
+    parts = [accuracy_table(summary), quality_table(summary)]
+    if summary["notes"]:
+        parts.append("\n".join(f"- {note}" for note in summary["notes"]))
+    return "\n\n".join([*parts, LEGEND])
+
+
+def markdown(header: Row, rows: Sequence[Row]) -> str:
+    """A Markdown table whose columns line up in the terminal too: text to the left, numbers to the right."""
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+
+    def line(cells: Row) -> str:
+        padded = [
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return f"| {' | '.join(padded)} |"
+
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "\n".join([line(header), line(rule), *map(line, rows)])
+
+
+def _spread(values: dict[str, Any], digits: int) -> str:
+    if values["mean"] is None:
+        return "-"
+    return f"{values['mean']:.{digits}f}" + (f" ± {values['std']:.{digits}f}" if values["n"] > 1 else "")
+
+
+def _reached(values: dict[str, Any]) -> str:
+    """Mean epochs over the runs that reached the goal, and how many did if not all."""
+    if values["mean"] is None:
+        return "-"
+    share = "" if values["n"] == len(values["values"]) else f" ({values['n']} of {len(values['values'])})"
+    return f"{values['mean']:.1f}{share}"
+
+
+def _number(value: float | None, digits: int, unit: str = "") -> str:
+    return "-" if value is None else f"{value:.{digits}f}{unit}"
+
+
+def _p_value(p: float) -> str:
+    return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,0 +1,194 @@
+"""The one training loop: any recipe, any method, resumable at every update."""
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelemb import __version__
+from labelemb.lab.checkpoint import drop_previous
+from labelemb.lab.data import load_data
+from labelemb.lab.engine import Sharing, make_fabric
+from labelemb.lab.interrupts import Interrupted, StopRequests
+from labelemb.lab.methods import Method
+from labelemb.lab.recipe import Recipe
+from labelemb.lab.result import finish_run, machine
+from labelemb.lab.run import Run, RunOptions
+from labelemb.lab.runfolder import RunFolder, RunIdentity
+from labelemb.lab.schedule import evaluation_points, learning_rate_factor
+
+REPORT_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is."""
+
+    step: int
+    total_steps: int
+    epoch: int
+    epochs: int
+    error: float | None
+    """The latest dev error, or test error without a dev set."""
+
+
+Report = Callable[[Progress], None]
+
+
+def train_run(
+    recipe: Recipe,
+    method: Method,
+    seed: int,
+    data_path: Path | None,
+    out_dir: Path,
+    *,
+    options: RunOptions = RunOptions(),  # noqa: B008  frozen
+    report: Report = lambda progress: None,
+    warn: Callable[[str], None] = lambda message: None,
+    stop: StopRequests | None = None,
+) -> dict[str, Any]:
+    """Train one run in its folder, or go on with it, and give its result; a finished run is only read.
+
+    `report` hears where the run is a few times a second, `warn` what the user should know. A request of `stop` (or by
+    default SIGINT and SIGTERM) is `Interrupted`, after the checkpoint is written.
+    """
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    folder = RunFolder(out_dir)
+    identity = RunIdentity(recipe.name, recipe.fingerprint(), method.name, seed, __version__)
+    folder.check(identity)
+    finished = folder.result()
+    if finished is not None:
+        return finished
+    fabric = make_fabric(recipe.train)
+    with folder.locked() if fabric.is_global_zero else nullcontext():
+        data = load_data(recipe, data_path, seed)
+        if fabric.is_global_zero:
+            about = {"command": options.command, "data": str(data_path) if data_path else None, "machine": machine()}
+            folder.begin(identity, recipe, about)
+        run = Run(fabric, recipe, method, seed, data, folder, options)
+        run.resume(warn)
+        with stop or StopRequests(enabled=fabric.world_size == 1) as requests:
+            Loop(run, requests, report).fit()
+        result = finish_run(run, identity)
+        if fabric.is_global_zero:
+            drop_previous(folder.path)
+        return result
+
+
+class Loop:
+    """Updates, and between them evaluations, reports and checkpoints."""
+
+    def __init__(self, run: Run, stop: StopRequests, report: Report) -> None:
+        self.run, self.stop, self.report = run, stop, report
+        self.settings = run.settings
+        self.sharing = Sharing(run.fabric, self.settings.accumulate)
+        self.evaluation_points = evaluation_points(run.batches_per_epoch, self.settings.evaluations_per_epoch)
+        self.reported_at = 0.0
+
+    def fit(self) -> None:
+        """Train from the run's position to the end."""
+        run = self.run
+        run.model.train()
+        while run.epoch < self.settings.epochs:
+            batches = run.shuffled()
+            started = time.perf_counter()
+            while run.batch < len(batches):
+                self.update(batches[run.batch])
+                run.batch += 1
+                if self._pause_is_due():
+                    run.seconds["training"] += time.perf_counter() - started
+                    self.pause()
+                    started = time.perf_counter()
+            run.end_epoch()
+            if self._save_is_due(epoch_end=True):
+                run.save()
+
+    def update(self, index: Tensor) -> None:
+        """One optimiser update on the rows `index`."""
+        run = self.run
+        if self.settings.schedule != "constant":
+            factor = learning_rate_factor(self.settings, run.step, run.total_steps, run.epoch)
+            for group in run.optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * factor
+        pieces = self.sharing.pieces(index)
+        total: Tensor | None = None
+        for number, (piece, counts) in enumerate(pieces, start=1):
+            waits = nullcontext() if number == len(pieces) else run.fabric.no_backward_sync(run.model)
+            with waits:
+                # gradients are averaged over the processes, so the divisor is a process's share of the rows
+                statistics = self._backward(piece, counts, num_items=len(index) / self.sharing.processes)
+            total = statistics if total is None else total + statistics
+        if self.settings.clip_norm:
+            run.fabric.clip_gradients(
+                run.model, run.optimizer, max_norm=self.settings.clip_norm, error_if_nonfinite=False
+            )
+        run.optimizer.step()
+        run.optimizer.zero_grad()
+        assert total is not None
+        run.log.add(total)
+
+    def _backward(self, piece: Tensor, counts: bool, num_items: float) -> Tensor:
+        """Loss and gradients of a piece of a batch; gives the statistics."""
+        run = self.run
+        inputs, targets = run.data.train.batch(piece)
+        if run.data.augment is not None:
+            inputs = run.data.augment(inputs, run.streams.augment)
+        if run.fabric.device.type != "cpu":
+            inputs, targets = run.fabric.to_device((inputs, targets))
+        if not counts:
+            targets = torch.full_like(targets, run.classifier.head.ignore_index)
+        loss, statistics = run.model(
+            inputs, targets, num_items=num_items, step=run.step, progress=run.step / run.total_steps
+        )
+        run.fabric.backward(loss)
+        return statistics
+
+    def _pause_is_due(self) -> bool:
+        """Whether there is something to do between two updates. Cheap: asked after each."""
+        return (
+            self.run.batch in self.evaluation_points
+            or self.run.log.check_is_due
+            or self.stop.requested is not None
+            or time.monotonic() - self.reported_at >= REPORT_SECONDS
+            or self._save_is_due()
+        )
+
+    def pause(self) -> None:
+        """Look at the losses, evaluate, report, save, stop: whatever is due.
+
+        What needs all processes depends on the position only: their clocks differ.
+        """
+        run = self.run
+        epoch_end = run.batch == run.batches_per_epoch
+        if run.log.check_is_due or run.batch in self.evaluation_points:
+            run.log.check(run.step)
+        if run.batch in self.evaluation_points:
+            run.evaluate(epoch_end)
+        self.report(self._progress())
+        self.reported_at = time.monotonic()
+        stopping = self.stop.requested
+        if not epoch_end and (stopping is not None or self._save_is_due()):
+            run.save()
+            if stopping is not None:
+                raise Interrupted(stopping)
+
+    def _progress(self) -> Progress:
+        run = self.run
+        last = run.records[-1] if run.records else {}
+        error = last.get("dev_error", last.get("test_error"))
+        return Progress(run.step, run.total_steps, run.epoch, self.settings.epochs, error)
+
+    def _save_is_due(self, epoch_end: bool = False) -> bool:
+        if self.run.epoch == self.settings.epochs:
+            return True
+        if self.run.fabric.world_size > 1:
+            return epoch_end
+        waited = time.monotonic() - self.run.saved_at
+        # a short epoch is cheaper to repeat than to save
+        return waited >= self.run.options.checkpoint_seconds / (10 if epoch_end else 1)

@@ -1,0 +1,88 @@
+"""A worker process of a comparison: trains the runs it is told on standard input, reports on standard output.
+
+One JSON object a line in both directions. The first line in is the comparison (recipe, data, options), each further one
+a run (method, seed, folder); out come `progress`, `warning`, and for each run `done`, `failed` or `stopped`.
+"""
+
+import json
+import signal
+import sys
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from labelemb.lab.errors import LabError
+from labelemb.lab.interrupts import Interrupted, StopRequests
+from labelemb.lab.methods import parse_method
+from labelemb.lab.recipe import Recipe, load_recipe
+from labelemb.lab.run import RunOptions
+from labelemb.lab.train import Progress, train_run
+
+
+class Reporter:
+    """Writes events. When nobody listens any more, the comparison was killed: the worker then stops as well."""
+
+    def __init__(self, stream: TextIO, stop: StopRequests) -> None:
+        self.stream, self.stop = stream, stop
+
+    def send(self, event: str, **values: Any) -> None:
+        try:
+            print(json.dumps({"event": event, **values}), file=self.stream, flush=True)
+        except BrokenPipeError:
+            self.stop.request(signal.SIGTERM)
+
+    def progress(self, progress: Progress) -> None:
+        self.send("progress", **asdict(progress))
+
+    def warn(self, message: str) -> None:
+        self.send("warning", message=message)
+
+
+def main() -> int:
+    stop = StopRequests()
+    reporter = Reporter(sys.stdout, stop)
+    sys.stdout = sys.stderr  # a library that prints must not end up among the events
+    comparison = json.loads(sys.stdin.readline())
+    recipe = load_recipe(comparison["recipe"])
+    data = Path(comparison["data"]) if comparison["data"] else None
+    options = RunOptions(**comparison["options"])
+    for line in sys.stdin:
+        if not _train(json.loads(line), recipe, data, options, reporter, stop):
+            return 1
+    return 0
+
+
+def _train(
+    task: dict[str, Any], recipe: Recipe, data: Path | None, options: RunOptions, reporter: Reporter, stop: StopRequests
+) -> bool:
+    """One run; False if the worker is to stop."""
+    folder = Path(task["folder"])
+    method = parse_method(task["method"])
+    try:
+        result = train_run(
+            recipe,
+            method,
+            task["seed"],
+            data,
+            folder,
+            options=options,
+            report=reporter.progress,
+            warn=reporter.warn,
+            stop=stop,
+        )
+    except Interrupted:
+        reporter.send("stopped")
+        return False
+    except LabError as error:
+        reporter.send("failed", message=str(error), user_error=True)
+    except Exception as error:
+        trace = traceback.format_exc()
+        reporter.send("failed", message=f"{type(error).__name__}: {error}", user_error=False, trace=trace)
+    else:
+        reporter.send("done", test_error=result["test_error"])
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
