@@ -79,10 +79,10 @@ def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
     return recipe
 
 
-def nearest_name(name: str, known: Iterable[str]) -> str:
+def nearest_name(name: str, known: Iterable[str], prefix: str = "") -> str:
     """`; did you mean 'x'?` for the known name that is most like `name`, or nothing if none is like it."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {matches[0]!r}?" if matches else ""
+    return f"; did you mean {prefix + matches[0]!r}?" if matches else ""
 
 
 def _find(name_or_path: str) -> tuple[str, str, str]:
@@ -140,25 +140,17 @@ def _read_table(kind: type, table: Mapping[str, Any], prefix: str, where: str) -
 
 
 def _suggest_key(key: str, prefix: str) -> str:
-    """The nearest key, first among those of the same table, then among all."""
-    every = _all_keys()
-    suggestion = nearest_name(prefix + key, [name for name in every if name.startswith(prefix)])
-    if suggestion:
-        return suggestion
-    for name in every:
-        if name.rpartition(".")[2] == key:
-            return f"; did you mean {name!r}?"
-    return f"; this table has {', '.join(name for name in every if name.rpartition('.')[0] == prefix.rstrip('.'))}"
-
-
-def _all_keys() -> list[str]:
-    keys = []
-    for name, kind in get_type_hints(Recipe).items():
-        if dataclasses.is_dataclass(kind):
-            keys += [f"{name}.{field.name}" for field in dataclasses.fields(kind)]
-        else:
-            keys.append(name)
-    return keys
+    """The nearest key of the same table, or the one of that name in another table, or all keys there are."""
+    tables = {
+        "": Recipe,
+        **{name: kind for name, kind in get_type_hints(Recipe).items() if dataclasses.is_dataclass(kind)},
+    }
+    keys = {table: [field.name for field in dataclasses.fields(kind)] for table, kind in tables.items()}
+    own = keys[prefix.rstrip(".")]
+    elsewhere = [f"{table}.{key}" for table, names in keys.items() if key in names]
+    if elsewhere:
+        return f"; did you mean {elsewhere[0]!r}?"
+    return nearest_name(key, own, prefix) or f"; there are {', '.join(own)}"
 
 
 def _read_value(kind: Any, metadata: Mapping[str, Any], value: Any, where: str) -> Any:

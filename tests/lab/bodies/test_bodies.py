@@ -1,0 +1,129 @@
+"""Bodies: shapes, sizes and initial weights."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from labelemb.lab.bodies import make_body
+from labelemb.lab.bodies.resnet import STAGES, ResNet
+from labelemb.lab.data import load_data
+from labelemb.lab.errors import LabError
+from labelemb.lab.recipe import load_recipe, recipe_names
+
+FEATURES = {
+    "cifar10-resnet8": 2048,
+    "cifar10-small": 256,
+    "cifar100-resnet18": 1024,
+    "digits": 256,
+    "image-folder": 512,
+    "mnist-cnn": 1024,
+    "mnist-mlp": 500,
+    "text-csv": 256,
+}
+TinyData = Callable[[str], Path | None]
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_builds_its_body_and_maps_a_batch_to_hidden_states(name: str, tiny_data: TinyData) -> None:
+    recipe = load_recipe(name)
+    dataset = load_data(recipe, tiny_data(name), seed=1)
+    body = make_body(recipe, dataset)
+    inputs, targets = dataset.train.batch(torch.tensor([0, 3, 1]))
+    if dataset.augment is not None:
+        inputs = dataset.augment(inputs, torch.Generator().manual_seed(0))
+    hidden = body(*inputs)
+    assert hidden.shape == (*targets.shape, FEATURES[name])
+    assert body.out_features == FEATURES[name]
+    hidden.sum().backward()
+    assert all(parameter.grad is not None for parameter in body.parameters())
+
+
+def convolutions(counts: list[int], blocks: int) -> int:
+    """Parameters of a residual network, counted by hand: 3x3 and 1x1 convolutions, two numbers per normed channel."""
+    total = 3 * counts[0] * 9 + 2 * counts[0]
+    before = counts[0]
+    for count in counts:
+        for block in range(blocks):
+            total += before * count * 9 + count * count * 9 + 4 * count
+            if block == 0 and before != count:
+                total += before * count + 2 * count
+            before = count
+    return total
+
+
+@pytest.mark.parametrize(("kind", "width"), [("resnet8", 1.0), ("resnet8", 0.125), ("resnet18", 1.0)])
+def test_residual_networks_have_the_parameters_of_their_stages(kind: str, width: float) -> None:
+    stages, blocks = STAGES[kind]
+    body = ResNet(3, (32, 32), stages, blocks, width)
+    expected = convolutions([round(count * width) for count in stages], blocks)
+    assert sum(parameter.numel() for parameter in body.parameters()) == expected
+    layers = sum(isinstance(layer, nn.Conv2d) and layer.kernel_size == (3, 3) for layer in body.modules())
+    assert layers + 1 == int(kind.removeprefix("resnet"))  # the output layer is the head's
+
+
+def test_the_mnist_networks_start_with_truncated_normal_weights_and_zero_biases(tiny_data: TinyData) -> None:
+    recipe = load_recipe("mnist-cnn")
+    body = make_body(recipe, load_data(recipe, tiny_data("mnist-cnn"), seed=1))
+    layers = [layer for layer in body.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+    assert len(layers) == 3
+    for layer in layers:
+        assert layer.weight.abs().max() <= 0.2
+        assert layer.weight.std().item() == pytest.approx(0.088, rel=0.1)  # a normal cut at two deviations is narrower
+        assert layer.bias is not None
+        assert not layer.bias.any()
+
+
+def test_initial_weights_come_from_the_global_generator(tiny_data: TinyData) -> None:
+    recipe = load_recipe("digits")
+    dataset = load_data(recipe, None, seed=1)
+
+    def weights(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return torch.nn.utils.parameters_to_vector(make_body(recipe, dataset).parameters())
+
+    assert torch.equal(weights(1), weights(1))
+    assert not torch.equal(weights(1), weights(2))
+
+
+@pytest.mark.parametrize("name", ["mnist-mlp", "mnist-cnn", "cifar10-small", "text-csv"])
+def test_dropout_acts_in_training_and_not_in_evaluation(name: str, tiny_data: TinyData) -> None:
+    recipe = load_recipe(name, ["body.dropout=0.5"])
+    dataset = load_data(recipe, tiny_data(name), seed=1)
+    body = make_body(recipe, dataset)
+    inputs, _ = dataset.train.batch(torch.arange(4))
+    assert not torch.equal(body(*inputs), body(*inputs))
+    body.eval()
+    assert torch.equal(body(*inputs), body(*inputs))
+
+
+def test_a_text_without_known_words_has_a_finite_hidden_state(tiny_data: TinyData) -> None:
+    from labelemb.lab.data import encode_inputs
+
+    recipe = load_recipe("text-csv")
+    dataset = load_data(recipe, tiny_data("text-csv"), seed=1)
+    body = make_body(recipe, dataset).eval()
+    inputs, _ = encode_inputs(dataset.preprocessing, ["zzz", "", "weather"]).batch(torch.arange(3))
+    hidden = body(*inputs)
+    assert hidden.isfinite().all()
+    assert torch.equal(hidden[0], hidden[1])
+    assert not torch.equal(hidden[0], hidden[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "message"),
+    [
+        ("text-csv", "body.kind=mlp", "body.kind = mlp reads images"),
+        ("digits", "body.kind=embedding_bag", "body.kind = embedding_bag reads texts"),
+        ("digits", "body.kind=resnet18", "images of 8 x 8 pixels are too small for body.kind = resnet18"),
+    ],
+)
+def test_a_body_that_does_not_fit_the_data_is_refused(
+    name: str, override: str, message: str, tiny_data: TinyData
+) -> None:
+    recipe = load_recipe(name, [override])
+    dataset = load_data(recipe, tiny_data(name), seed=1)
+    with pytest.raises(LabError, match=message):
+        make_body(recipe, dataset)
