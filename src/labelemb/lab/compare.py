@@ -68,7 +68,7 @@ def check_folder(comparison: Comparison) -> None:
     recipe = comparison.recipe
     for run in find_runs(comparison.out):
         method, seed = run.path.parent.name, int(run.path.name.removeprefix("seed-"))
-        run.check(RunIdentity(recipe.name, recipe.fingerprint(), method, seed, __version__))
+        run.check(RunIdentity(recipe.name, recipe.fingerprint(), method, seed, __version__), recipe)
 
 
 def check_feasible(comparison: Comparison) -> None:

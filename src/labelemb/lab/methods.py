@@ -129,9 +129,8 @@ def parse_method(text: str) -> Method:
     """The method that a text such as `label-embedding@paper+tau=1` names."""
     kind, at, rest = text.strip().partition("@")
     if kind not in OPTIONS:
-        raise LabError(
-            f"unknown method {kind!r}{nearest_name(kind, METHOD_NAMES)}: known are {', '.join(METHOD_NAMES)}"
-        )
+        hint = nearest_name(kind, METHOD_NAMES) or f": known are {', '.join(METHOD_NAMES)}"
+        raise LabError(f"unknown method {kind!r}{hint}")
     switches: list[str] = []
     settings: dict[str, Any] = {}
     for option in rest.split("+") if at else ():
@@ -172,8 +171,8 @@ def _read_option(kind: str, option: str, switches: list[str], settings: dict[str
         known = [*options.switches, *(f"{name}=..." for name in options.settings)]
         if not known:
             raise LabError(f"method {kind!r} takes no options, but {option!r} was given")
-        hint = nearest_name(key, (*options.switches, *options.settings))
-        raise LabError(f"unknown option {option!r} of method {kind!r}{hint}: known are {', '.join(known)}")
+        hint = nearest_name(key, (*options.switches, *options.settings)) or f": known are {', '.join(known)}"
+        raise LabError(f"unknown option {option!r} of method {kind!r}{hint}")
 
 
 def _read_value(kind: str, key: str, text: str) -> Any:

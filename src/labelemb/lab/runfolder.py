@@ -72,15 +72,30 @@ class RunFolder:
 
     def begin(self, identity: RunIdentity, recipe: Recipe, about: dict[str, Any]) -> None:
         """Claim the folder for a run, or check that it is this run's already."""
-        self.check(identity)
+        self.check(identity, recipe)
         write_text(self.recipe_file, recipe.to_toml())
         write_json(self.path / "run.json", asdict(identity) | about)
 
-    def check(self, identity: RunIdentity) -> None:
-        """Refuse a folder that holds another run."""
+    def check(self, identity: RunIdentity, recipe: Recipe) -> None:
+        """Refuse a folder that holds another run: the recipe, version, method and seed must be the same."""
         for name in ("run.json", "result.json"):
             if (self.path / name).exists():
-                check_identity(self.path, read_json(self.path / name), identity)
+                found = read_json(self.path / name)
+                difference = _difference(found, identity)
+                if found.get("fingerprint") != identity.fingerprint:
+                    difference = "another recipe" + self._changed_settings(recipe)
+                if difference:
+                    raise LabError(f"{self.path} holds a run of {difference}: choose another --out, or delete it")
+
+    def _changed_settings(self, recipe: Recipe) -> str:
+        """Which settings differ, if the folder has kept its recipe."""
+        if not self.recipe_file.exists():
+            return ""
+        there, here = _flat(asdict(self.recipe())), _flat(asdict(recipe))
+        changed = [
+            f"{key} is {there[key]!r} there and {here[key]!r} here" for key in here if there.get(key) != here[key]
+        ]
+        return f" ({'; '.join(changed)})" if changed else ""
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished run, else None."""
@@ -134,17 +149,25 @@ class RunFolder:
         return load_recipe(str(self.recipe_file))
 
 
-def check_identity(path: Path, found: dict[str, Any], wanted: RunIdentity) -> None:
-    """Refuse to mix runs: another recipe, version, method or seed is another run."""
+def _difference(found: dict[str, Any], wanted: RunIdentity) -> str:
+    """In what a run is another one than wanted, empty if it is not."""
     reasons = {
-        "fingerprint": "another recipe or other settings",
         "version": f"labelemb {found.get('version')}, this is {wanted.version}",
         "method": f"the method {found.get('method')}, not {wanted.method}",
         "seed": f"seed {found.get('seed')}, not {wanted.seed}",
     }
-    for key, reason in reasons.items():
-        if found.get(key) != getattr(wanted, key):
-            raise LabError(f"{path} holds a run of {reason}: choose another --out, or delete it")
+    return next((reason for key, reason in reasons.items() if found.get(key) != getattr(wanted, key)), "")
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings with dotted names; the recipe's own name is no setting."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        elif prefix + key != "name":
+            flat[prefix + key] = value
+    return flat
 
 
 def _try_lock(descriptor: int) -> bool:

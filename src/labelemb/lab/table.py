@@ -72,7 +72,7 @@ def render(summary: dict[str, Any]) -> str:
 
 def markdown(header: Row, rows: Sequence[Row]) -> str:
     """A Markdown table whose columns line up in the terminal too: text to the left, numbers to the right."""
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    widths = [max(3, *(len(row[i]) for row in (header, *rows))) for i in range(len(header))]
 
     def line(cells: Row) -> str:
         padded = [

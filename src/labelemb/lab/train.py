@@ -61,7 +61,7 @@ def train_run(
         torch.set_num_threads(options.threads)
     folder = RunFolder(out_dir)
     identity = RunIdentity(recipe.name, recipe.fingerprint(), method.name, seed, __version__)
-    folder.check(identity)
+    folder.check(identity, recipe)
     finished = folder.result()
     if finished is not None:
         return finished

@@ -72,8 +72,13 @@ def read_running(options: argparse.Namespace) -> "RunOptions":
         threads=options.threads,
         checkpoint_seconds=options.checkpoint_seconds,
         tensorboard=options.tensorboard,
-        command=shlex.join(["labelemb", *sys.argv[1:]]),
+        command=_command(),
     )
+
+
+def _command() -> str:
+    """The command line, to be kept with results: of a folder on this machine only the last name."""
+    return shlex.join(["labelemb", *(Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])])
 
 
 def positive(text: str) -> int:

@@ -6,12 +6,17 @@ from pathlib import Path
 
 from labelemb.lab.cli.arguments import Verbs, add_json, add_verb
 from labelemb.lab.errors import LabError
-from labelemb.lab.recipe import load_recipe, recipe_names, recipe_text
+from labelemb.lab.recipe import load_recipe, nearest_name, recipe_names, recipe_text
 
 RECIPES_EXAMPLES = """\
   labelemb recipes
   labelemb recipes show mnist-mlp
   labelemb recipes copy image-folder my.toml     then edit it, and: labelemb compare my.toml
+"""
+DATA_EXAMPLES = """\
+  labelemb data                    what is there, and where it is looked for
+  labelemb data where mnist
+  labelemb data fetch mnist        download it; run again to resume
 """
 
 
@@ -30,6 +35,25 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     copy.add_argument("name", metavar="NAME")
     copy.add_argument("file", metavar="FILE", type=Path)
     copy.set_defaults(run=_copy_recipe)
+
+    data = add_verb(verbs, "data", "list the published data sets, say where one is, or fetch one", DATA_EXAMPLES)
+    data.set_defaults(run=_list_data, json=False, data=None)
+    actions = data.add_subparsers(metavar="ACTION")
+    listing = actions.add_parser("list", help="published data sets and where they are")
+    where = actions.add_parser("where", help="print the folder of a data set")
+    where.add_argument("name", metavar="NAME")
+    for parser in (data, listing):
+        add_json(parser)
+    for parser in (data, listing, where):
+        parser.add_argument("--data", type=Path, metavar="PATH", help="look here and not in the usual places")
+    listing.set_defaults(run=_list_data)
+    where.set_defaults(run=_where_data)
+    fetch = actions.add_parser("fetch", help="download a data set")
+    fetch.add_argument("name", metavar="NAME")
+    fetch.add_argument(
+        "--to", type=Path, metavar="DIR", help="folder to put it in ($LABELEMB_DATA, or the user's cache)"
+    )
+    fetch.set_defaults(run=_fetch_data)
 
 
 def _list_recipes(options: argparse.Namespace) -> int:
@@ -67,4 +91,39 @@ def _copy_recipe(options: argparse.Namespace) -> int:
     write_text(options.file, text)
     load_recipe(str(options.file))
     print(f"wrote {options.file}; edit it, then: labelemb compare {options.file}")
+    return 0
+
+
+def _list_data(options: argparse.Namespace) -> int:
+    from labelemb.lab.data import describe_data, fetchable_names
+    from labelemb.lab.data.describe import find_published
+
+    if not options.json:
+        print(describe_data(options.data))
+        return 0
+    places = {name: find_published(name, options.data) for name in fetchable_names()}
+    print(json.dumps({name: str(place) if place else None for name, place in places.items()}))
+    return 0
+
+
+def _where_data(options: argparse.Namespace) -> int:
+    from labelemb.lab.data import fetchable_names
+    from labelemb.lab.data.describe import find_published
+
+    known = fetchable_names()
+    if options.name not in known:
+        raise LabError(
+            f"unknown data set {options.name!r}{nearest_name(options.name, known)}: known are {', '.join(known)}"
+        )
+    place = find_published(options.name, options.data)
+    if place is None:
+        raise LabError(f"{options.name} was not found: `labelemb data` says where it is looked for")
+    print(place)
+    return 0
+
+
+def _fetch_data(options: argparse.Namespace) -> int:
+    from labelemb.lab.data import fetch
+
+    print(fetch(options.name, options.to))
     return 0

@@ -4,9 +4,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from labelemb import __version__
-from labelemb.lab.cli import catalogue, labels, training
+from labelemb.lab.cli import catalogue, labels, trained, training
 from labelemb.lab.errors import LabError
 from labelemb.lab.interrupts import Interrupted
 
@@ -42,8 +43,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as all errors of the command are. Its verbs inherit that."""
+
+    def error(self, message: str) -> NoReturn:
+        raise LabError(f"{message} (see `{self.prog} --help`)")
+
+
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="labelemb",
         description="Train classifiers that learn how their labels resemble each other, and compare ways to do it.",
         epilog=EXAMPLES,
@@ -51,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"labelemb {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for group in (training, labels, catalogue):
+    for group in (training, trained, labels, catalogue):
         group.add_verbs(verbs)
     return parser
 

@@ -1,0 +1,63 @@
+"""Verbs that use a trained model: evaluate and predict."""
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+
+from labelemb.lab.cli.arguments import Verbs, add_json, add_verb, positive
+
+EVALUATE_EXAMPLES = """\
+  labelemb evaluate runs/digits/label-embedding/seed-0
+  labelemb evaluate runs/mnist-mlp/plain/seed-3 --data DIR --json
+"""
+PREDICT_EXAMPLES = """\
+  labelemb predict runs/pets/label-embedding/seed-0 cat.jpg folder/
+  labelemb predict runs/intents/plain/seed-0 questions.txt -k 5
+  labelemb predict runs/intents/plain/seed-0 questions.csv --json
+"""
+
+
+def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    evaluate = add_verb(verbs, "evaluate", "score a trained model on its dev and test sets", EVALUATE_EXAMPLES)
+    evaluate.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a finished run")
+    evaluate.add_argument("--data", type=Path, metavar="PATH", help="the data (where it was in training)")
+    add_json(evaluate)
+    evaluate.set_defaults(run=_evaluate)
+
+    predict = add_verb(verbs, "predict", "label images, table rows or lines of text", PREDICT_EXAMPLES)
+    predict.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a finished run")
+    predict.add_argument("files", type=Path, nargs="+", metavar="FILE", help="images or folders of them; tables; texts")
+    predict.add_argument("-k", type=positive, default=3, metavar="K", help="labels shown for an input (3)")
+    add_json(predict)
+    predict.set_defaults(run=_predict)
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from labelemb.lab.inference import TrainedModel
+    from labelemb.lab.table import markdown
+
+    scores = TrainedModel(options.run_folder).evaluate(options.data)
+    if options.json:
+        print(json.dumps({name: dataclasses.asdict(values) for name, values in scores.items()}))
+        return 0
+    rows = []
+    for name, values in scores.items():
+        numbers = (values.error, values.nll, values.ece, values.nll_scaled, values.ece_scaled)
+        rows.append([name, *("-" if number is None else f"{number:.3f}" for number in numbers)])
+    print(markdown(["set", "error %", "NLL", "ECE %", "NLL scaled", "ECE scaled %"], rows))
+    return 0
+
+
+def _predict(options: argparse.Namespace) -> int:
+    from labelemb.lab.inference import TrainedModel
+
+    for prediction in TrainedModel(options.run_folder).predict(options.files, options.k):
+        ranked = list(zip(prediction.labels, prediction.probabilities, strict=True))
+        if options.json:
+            labels = [{"label": label, "probability": probability} for label, probability in ranked]
+            print(json.dumps({"input": prediction.name, **labels[0], "runners_up": labels[1:]}, ensure_ascii=False))
+        else:
+            best, *others = [f"{label} {probability:.3f}" for label, probability in ranked]
+            print(f"{prediction.name}\t{best}" + (f"\t({', '.join(others)})" if others else ""))
+    return 0

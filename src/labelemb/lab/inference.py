@@ -1,0 +1,94 @@
+"""Trained models back from their run folders: to evaluate again, and to predict."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelemb.lab.bodies import make_body
+from labelemb.lab.classifier import Classifier, out_features
+from labelemb.lab.data import Dataset, Examples, ImageExamples, load_data, read_inputs
+from labelemb.lab.engine import make_fabric, predict_logits
+from labelemb.lab.errors import LabError
+from labelemb.lab.files import read_json
+from labelemb.lab.methods import parse_method
+from labelemb.lab.metrics import Scores, score
+from labelemb.lab.recipe import Recipe
+from labelemb.lab.runfolder import RunFolder
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The likeliest labels of one input with their calibrated probabilities, the best first."""
+
+    name: str
+    labels: list[str]
+    probabilities: list[float]
+
+
+class TrainedModel:
+    """The model of a finished run."""
+
+    def __init__(self, path: Path) -> None:
+        self.run = RunFolder(path)
+        self.result = self.run.require_result()
+        self.recipe: Recipe = self.run.recipe()
+        tensors, about = self.run.read_model()
+        self.label_names: list[str] = about["label_names"]
+        self.preprocessing: dict[str, Any] = about["preprocessing"]
+        body = make_body(self.recipe, _shape_only(self.label_names, self.preprocessing))
+        method = parse_method(self.result["method"])
+        head = method.make_head(
+            self.recipe, out_features(body), len(self.label_names), rows_per_epoch=self.result["examples"]["train"]
+        )
+        self.classifier = Classifier(body, head)
+        try:
+            self.classifier.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise LabError(f"{self.run.model_file} does not fit the recipe beside it") from error
+        self.fabric = make_fabric(self.recipe.train)
+        self.model = self.fabric.setup_module(self.classifier)
+
+    def logits(self, examples: Examples) -> Tensor:
+        return predict_logits(self.fabric, self.model, examples, self.recipe.train.batch_size, len(self.label_names))
+
+    @property
+    def temperature(self) -> float:
+        """Fitted on the dev set at the end of the training; 1 without one."""
+        return float(self.classifier.head.temperature)
+
+    def evaluate(self, data_path: Path | None) -> dict[str, Scores]:
+        """Scores on the dev and test sets of the training data, or of a like data set elsewhere."""
+        about = read_json(self.run.path / "run.json")
+        if data_path is None and about["data"]:
+            data_path = Path(about["data"])
+        data = load_data(self.recipe, data_path, about["seed"])
+        if data.label_names != self.label_names or data.preprocessing != self.preprocessing:
+            raise LabError(
+                f"the data at {data_path or 'the usual place'} is not what {self.run.path} was trained on: "
+                "its labels or its vocabulary differ"
+            )
+        scaled = self.temperature if data.dev is not None else None
+        parts = {"dev": data.dev, "test": data.test}
+        return {
+            name: score(self.logits(examples), examples.targets, scaled)
+            for name, examples in parts.items()
+            if examples is not None
+        }
+
+    def predict(self, files: list[Path], k: int) -> Iterator[Prediction]:
+        """The k likeliest labels of every input in the files."""
+        names, examples = read_inputs(self.recipe, self.preprocessing, files)
+        probabilities = (self.logits(examples).double() / self.temperature).softmax(-1)
+        values, places = probabilities.topk(min(k, len(self.label_names)))
+        for name, row, labels in zip(names, values.tolist(), places.tolist(), strict=True):
+            yield Prediction(name, [self.label_names[label] for label in labels], row)
+
+
+def _shape_only(label_names: list[str], preprocessing: dict[str, Any]) -> Dataset:
+    """A dataset without examples: a body is made to the shape of its inputs."""
+    nothing = ImageExamples(torch.empty(0, 1, 1, 1, dtype=torch.uint8), torch.empty(0))
+    return Dataset(nothing, None, nothing, label_names, preprocessing=preprocessing)
