@@ -81,7 +81,8 @@ def objective_value(
 ) -> Result:
     """Loss and terms of a batch.
 
-    `table` (labels, labels) holds logits if `learned`, else probabilities that stay fixed. `z2` is None where no observer exists. The caller stops the gradient between h and z2.
+    `table` (labels, labels) holds logits if `learned`, else probabilities that stay fixed.
+    `z2` is None where no observer exists. The caller stops the gradient between h and z2.
     """
     zero = torch.zeros((), dtype=torch.float64)
     per_row: list[dict[str, Tensor]] = []  # weighted, not yet divided

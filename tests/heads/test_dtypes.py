@@ -1,0 +1,278 @@
+"""Half precision, autocast, copies, saved state, second derivatives and compilation."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from comparison import Case
+from torch import Tensor
+from torch.func import functional_call
+
+from labelemb import (
+    ConfidencePenaltyHead,
+    Head,
+    HeadOutput,
+    LabelEmbeddingHead,
+    Objective,
+    OnlineSmoothingHead,
+    PlainHead,
+    RunningEmbedding,
+    TeacherFreeHead,
+)
+
+IMPLEMENTATIONS = ["reference", "chunked"]
+EMBEDDINGS = ["dense", "compressed", "compressed-bias", "running", "fixed"]
+PEERS = [
+    lambda: PlainHead(3, 4, label_smoothing=0.1),
+    lambda: OnlineSmoothingHead(3, 4, rows_per_epoch=10),
+    lambda: ConfidencePenaltyHead(3, 4),
+    lambda: TeacherFreeHead(3, 4),
+]
+
+
+def single(case: Case) -> tuple[LabelEmbeddingHead, Tensor, Tensor]:
+    """Head and inputs in float32."""
+    hidden, targets, _ = case.inputs()
+    return case.head().float(), hidden.float(), targets
+
+
+def loss_and_gradients(head: Head, hidden: Tensor, targets: Tensor) -> tuple[HeadOutput, dict[str, Tensor]]:
+    hidden = hidden.detach().clone().requires_grad_()
+    head.zero_grad()
+    output = head(hidden, targets)
+    output.loss.backward()
+    found = {n: p.grad.clone() for n, p in head.named_parameters() if p.grad is not None}
+    return output, found | {"hidden": hidden.grad}
+
+
+@pytest.mark.parametrize("impl", IMPLEMENTATIONS)
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_inputs_are_computed_in_float32(impl: str, embedding: str, dtype: torch.dtype) -> None:
+    head, hidden, targets = single(Case(embedding=embedding, impl=impl, training=False))
+    half = hidden.to(dtype)
+    output, found = loss_and_gradients(head, half, targets)
+    expected, wanted = loss_and_gradients(head, half.float(), targets)
+    assert output.loss.dtype == torch.float32
+    assert found["hidden"].dtype == dtype
+    torch.testing.assert_close(output.loss, expected.loss, rtol=1e-5, atol=1e-6)
+    for name, value in wanted.items():
+        tolerance = 1e-2 if name == "hidden" else 1e-5
+        torch.testing.assert_close(found[name].float(), value, rtol=tolerance, atol=1e-3 * tolerance, msg=name)
+
+
+@pytest.mark.parametrize("impl", IMPLEMENTATIONS)
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_head_in_half_precision_stays_near_its_float32_self(impl: str, embedding: str, dtype: torch.dtype) -> None:
+    head, hidden, targets = single(Case(embedding=embedding, impl=impl, training=False))
+    expected, wanted = loss_and_gradients(head, hidden, targets)
+    output, found = loss_and_gradients(head.to(dtype), hidden.to(dtype), targets)
+    assert output.loss.dtype == torch.float32
+    torch.testing.assert_close(output.loss, expected.loss, rtol=3e-2, atol=3e-2)
+    for name, value in wanted.items():
+        assert found[name].dtype == dtype, name
+        torch.testing.assert_close(found[name].float(), value, rtol=0.1, atol=0.05, msg=name)
+
+
+@pytest.mark.parametrize("impl", IMPLEMENTATIONS)
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+def test_autocast_gives_a_float32_loss_and_gradients_of_the_parameters_type(impl: str, embedding: str) -> None:
+    head, hidden, targets = single(Case(embedding=embedding, impl=impl, training=False))
+    expected, wanted = loss_and_gradients(head, hidden, targets)
+    hidden = hidden.requires_grad_()
+    head.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16):
+        output = head(hidden.to(torch.bfloat16), targets)
+    output.loss.backward()
+    assert output.loss.dtype == torch.float32
+    torch.testing.assert_close(output.loss, expected.loss, rtol=3e-2, atol=3e-2)
+    for name, parameter in head.named_parameters():
+        if name in wanted:
+            assert parameter.grad is not None, name
+            assert parameter.grad.dtype == torch.float32
+            torch.testing.assert_close(parameter.grad, wanted[name], rtol=0.1, atol=0.05, msg=name)
+
+
+@pytest.mark.parametrize("make", PEERS)
+def test_the_peers_compute_in_float32_as_well(make: object) -> None:
+    torch.manual_seed(0)
+    head: Head = make()  # type: ignore[operator]
+    hidden, targets = torch.randn(5, 3).bfloat16(), torch.tensor([0, 1, 2, 3, -100])
+    output, _ = loss_and_gradients(head, hidden, targets)
+    assert output.loss.dtype == torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        assert head(hidden, targets).loss.dtype == torch.float32
+
+
+def test_confident_half_precision_logits_keep_their_small_probabilities() -> None:
+    """log-softmax of bfloat16 logits in bfloat16 would round the loss of a confident row to steps of a percent."""
+    head = PlainHead(1, 2, bias=False).to(torch.bfloat16)
+    with torch.no_grad():
+        head.predictor.weight.copy_(torch.tensor([[6.0], [0.0]]))
+    loss = head(torch.ones(1, 1, dtype=torch.bfloat16), torch.tensor([0])).loss
+    assert loss.item() == pytest.approx(0.0024756851, rel=1e-4)
+
+
+@pytest.mark.parametrize("impl", IMPLEMENTATIONS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_running_table_learns_in_float32_whatever_the_heads_type(impl: str, dtype: torch.dtype) -> None:
+    """A mean over an epoch moves by less than half precision can hold."""
+    torch.manual_seed(0)
+    embedding = RunningEmbedding(4, rows_per_epoch=1_000_000)
+    head = LabelEmbeddingHead(3, 4, embedding=embedding, objective=Objective(correct_only=False), impl=impl)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.copy_(parameter.to(dtype))
+    half = copy.deepcopy(head).to(dtype)
+    for _ in range(50):
+        hidden, targets = torch.randn(200, 3).to(dtype), torch.randint(4, (200,))
+        head(hidden.float(), targets)
+        half(hidden, targets)
+    everything = torch.arange(4)
+    moved = head.embedding.probabilities(everything) - torch.eye(4)
+    assert float(moved.abs().max()) > 0.01
+    found = half.embedding.probabilities(everything).float() - torch.eye(4)
+    torch.testing.assert_close(found, moved, rtol=0.05, atol=1e-3)
+
+
+def trained(case: Case) -> LabelEmbeddingHead:
+    """A head whose counters and running table have moved."""
+    head = case.head()
+    hidden, targets, keywords = case.inputs()
+    for _ in range(2):
+        head(hidden, targets, **keywords)
+    return head
+
+
+def state_case(embedding: str) -> Case:
+    objective = Objective(soft_after=2, mass_floor=0.5)
+    return Case(objective, embedding, weight=True, progress=0.5)
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+def test_a_deep_copy_gives_the_same_numbers_and_lives_its_own_life(embedding: str) -> None:
+    case = state_case(embedding)
+    head = trained(case)
+    hidden, targets, keywords = case.inputs()
+    other = copy.deepcopy(head)
+    before = {name: value.clone() for name, value in head.state_dict().items()}
+    assert torch.equal(other.eval()(hidden, targets, **keywords).loss, head.eval()(hidden, targets, **keywords).loss)
+    other.train()(hidden, targets, **keywords).loss.backward()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(1.0)
+    for name, value in head.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+def test_the_state_dict_carries_everything_that_training_changes(embedding: str) -> None:
+    case = state_case(embedding)
+    head = trained(case)
+    hidden, targets, keywords = case.inputs()
+    fresh = case.head()
+    with torch.no_grad():
+        for parameter in fresh.parameters():
+            parameter.zero_()
+    fresh.load_state_dict(head.state_dict(), strict=True)
+    for _ in range(2):
+        first, second = head(hidden, targets, **keywords), fresh(hidden, targets, **keywords)
+        assert torch.equal(first.loss, second.loss)
+
+
+@pytest.mark.parametrize("make", PEERS)
+def test_the_peers_state_dict_carries_everything_as_well(make: object) -> None:
+    torch.manual_seed(0)
+    head, fresh = make(), make()  # type: ignore[operator]
+    hidden, targets = torch.randn(12, 3), torch.randint(4, (12,))
+    head(hidden, targets)
+    fresh.load_state_dict(head.state_dict(), strict=True)
+    for _ in range(3):
+        assert torch.equal(head(hidden, targets).loss, fresh(hidden, targets).loss)
+    assert torch.equal(copy.deepcopy(head)(hidden, targets).loss, head(hidden, targets).loss)
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+@pytest.mark.parametrize("mass_floor", [0.0, 0.6])
+def test_the_reference_can_be_differentiated_twice(embedding: str, mass_floor: float) -> None:
+    """Over hidden and predictor, where no stop-gradient makes the numerical derivative see more than autograd."""
+    case = Case(Objective(mass_floor=mass_floor), embedding, rows=3, training=False)
+    head = case.head()
+    hidden, targets, _ = case.inputs()
+    weight = head.predictor.weight.detach().clone().requires_grad_()
+
+    def loss(h: Tensor, w: Tensor) -> Tensor:
+        output: HeadOutput = functional_call(head, {"predictor.weight": w}, (h, targets))
+        return output.loss
+
+    assert torch.autograd.gradgradcheck(loss, (hidden.requires_grad_(), weight))
+
+
+def test_the_second_derivative_reaches_the_embedding() -> None:
+    case = Case(rows=3)
+    head = case.head()
+    hidden, _, _ = case.inputs()
+    targets = head.observer(hidden).argmax(-1)
+
+    def loss(table: Tensor) -> Tensor:
+        output: HeadOutput = functional_call(head, {"embedding.weight": table}, (hidden, targets))
+        return output.terms.embedding
+
+    assert torch.autograd.gradgradcheck(loss, (head.embedding.weight.detach().clone().requires_grad_(),))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("embedding", ["dense", "compressed", "running"])
+def test_the_reference_compiles_as_one_graph(backend: str, embedding: str) -> None:
+    case = Case(Objective(mass_floor=0.5, soft_after=3), embedding, ignored=True, step=4, progress=0.5)
+    head = case.head()
+    hidden, targets, keywords = case.inputs()
+    expected = head(hidden, targets, **keywords)
+    expected.loss.backward()
+    wanted = {n: p.grad.clone() for n, p in head.named_parameters() if p.grad is not None}
+
+    torch.compiler.reset()
+    other = case.head()
+    output = torch.compile(other, fullgraph=True, backend=backend)(hidden, targets, **keywords)
+    output.loss.backward()
+    torch.testing.assert_close(output.loss, expected.loss)
+    for name, parameter in other.named_parameters():
+        if name in wanted:
+            torch.testing.assert_close(parameter.grad, wanted[name], msg=name)
+    for name, value in head.state_dict().items():
+        torch.testing.assert_close(other.state_dict()[name], value, msg=name)
+
+
+def test_the_reference_compiles_with_its_own_update_counter() -> None:
+    torch.compiler.reset()
+    case = Case(Objective(soft_after=2))
+    hidden, targets, _ = case.inputs()
+    compiled = torch.compile(case.head(), fullgraph=True, backend="eager")
+    assert [compiled(hidden, targets).terms.soft.item() > 0 for _ in range(3)] == [False, False, True]
+
+
+def test_the_reference_compiles_with_total_steps_in_place_of_progress() -> None:
+    torch.compiler.reset()
+    case = Case(Objective(mass_floor=1.0, soft_weight=0.9))
+    hidden, targets, _ = case.inputs()
+    head = case.head()
+    counting = LabelEmbeddingHead(
+        3, 4, objective=case.objective, embedding=copy.deepcopy(head.embedding), impl="reference", total_steps=4
+    ).double()
+    counting.load_state_dict(head.state_dict(), strict=False)
+    compiled = torch.compile(counting, fullgraph=True, backend="eager")
+    for step in range(3):
+        expected = head(hidden, targets, progress=step / 4).loss
+        torch.testing.assert_close(compiled(hidden, targets).loss, expected)
+
+
+def test_the_reference_compiles_with_soft_targets() -> None:
+    torch.compiler.reset()
+    case = Case(soft_targets=True)
+    hidden, targets, _ = case.inputs()
+    head = case.head()
+    compiled = torch.compile(head, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(hidden, targets).loss, head(hidden, targets).loss)
