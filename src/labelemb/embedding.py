@@ -132,12 +132,12 @@ class FixedEmbedding(LabelEmbedding):
     def __init__(self, space: LabelSpace) -> None:
         super().__init__(space.num_labels)
         self.space = space
+        self.stored = nn.Module()  # holds the space's tensors under their own names
         for name, tensor in space.form.tensors().items():
-            self.register_buffer(name, tensor)
-        self._rows = _FIXED_ROWS[space.form.storage]
+            self.stored.register_buffer(name, tensor.clone())
 
     def rows(self, labels: Tensor) -> Tensor:
-        return self._rows(labels, **dict(self.named_buffers()))
+        return _FIXED_ROWS[self.space.form.storage](labels, **dict(self.stored.named_buffers()))
 
     def to_space(self, names: Sequence[str] | None, counts: Tensor, objective: dict[str, object]) -> LabelSpace:
         return self.space
@@ -172,8 +172,12 @@ def log_rows(probabilities: Tensor) -> Tensor:
     return probabilities.clamp_min(torch.finfo(torch.float32).tiny).log()
 
 
+def spread_rows(labels: Tensor, indices: Tensor, probabilities: Tensor) -> Tensor:
+    return log_rows(spread_probabilities(labels, indices, probabilities))
+
+
 _FIXED_ROWS: dict[str, Callable[..., Tensor]] = {
     "dense": dense_rows,
     "factors": compressed_rows,
-    "top_k": lambda labels, **stored: log_rows(spread_probabilities(labels, **stored)),
+    "top_k": spread_rows,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -14,14 +15,16 @@ class Products:
         device = hidden.device.type
         self.narrow = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
-    def linear(self, hidden: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    def linear(self, hidden: Tensor, weight: Tensor | None, bias: Tensor | None, out: Tensor | None = None) -> Tensor:
         """(chunk, features) -> (chunk, labels)."""
         assert weight is not None
-        if self.narrow is not None:
-            logits = (hidden.to(self.narrow) @ weight.detach().to(self.narrow).T).to(self.dtype)
-            return logits if bias is None else logits.add_(bias.detach())
-        weight = weight.detach().to(self.dtype)
-        return hidden @ weight.T if bias is None else torch.addmm(bias.detach().to(self.dtype), hidden, weight.T)
+        kind = self.narrow or self.dtype
+        hidden, weight = hidden.to(kind), weight.detach().to(kind)
+        bias = None if bias is None else bias.detach().to(kind)
+        if self.narrow is None:
+            return torch.mm(hidden, weight.T, out=out) if bias is None else torch.addmm(bias, hidden, weight.T, out=out)
+        logits = F.linear(hidden, weight, bias).to(self.dtype)
+        return logits if out is None else out.copy_(logits)
 
     def times(self, on_logits: Tensor, weight: Tensor | None) -> Tensor:
         """Gradient on the logits (chunk, labels) -> gradient on the hidden states (chunk, features)."""
@@ -29,9 +32,9 @@ class Products:
         kind = self.narrow or self.dtype
         return (on_logits.to(kind) @ weight.detach().to(kind)).to(self.dtype)
 
-    def add_outer(self, gradient: Tensor, on_logits: Tensor, hidden: Tensor) -> None:
-        """gradient (labels, features) += on_logits^T hidden."""
+    def add_outer(self, gradient: Tensor | None, on_logits: Tensor, hidden: Tensor) -> Tensor:
+        """gradient + on_logits^T hidden, (labels, features), in place where there is one already."""
         if self.narrow is not None:
-            gradient.add_((on_logits.to(self.narrow).T @ hidden.to(self.narrow)).to(self.dtype))
-        else:
-            gradient.addmm_(on_logits.T, hidden)
+            product = (on_logits.to(self.narrow).T @ hidden.to(self.narrow)).to(self.dtype)
+            return product if gradient is None else gradient.add_(product)
+        return on_logits.T @ hidden if gradient is None else gradient.addmm_(on_logits.T, hidden)
