@@ -68,7 +68,7 @@ class DataSettings:
     vocabulary: int = setting(
         50_000, "text tables: at most this many words and word runs, the frequent ones", at_least=1
     )
-    min_count: int = setting(1, "text tables: leave out words and word runs that are rarer in training", at_least=1)
+    min_count: int = setting(1, "text tables: leave out runs of several words that are rarer in training", at_least=1)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Any
 from labelemb.lab.data.find import read_bytes
 from labelemb.lab.data.splits import SPLIT_NAMES
 from labelemb.lab.errors import LabError
-from labelemb.lab.recipe import nearest_name
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json")
 
@@ -134,6 +133,6 @@ def _check_columns(where: str, columns: list[str], required: tuple[str, ...]) ->
         if column not in columns:
             there = ", ".join(columns) or "none"
             raise LabError(
-                f"{where}: no column {column!r}{nearest_name(column, columns)} (columns there: {there}); "
+                f"{where}: no column {column!r} (columns there: {there}); "
                 "name yours in data.text_column, data.label_column and data.split_column"
             )

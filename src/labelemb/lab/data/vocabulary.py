@@ -27,12 +27,12 @@ class Vocabulary:
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], longest: int, limit: int, min_count: int) -> "Vocabulary":
-        """The n-grams that occur at least `min_count` times, at most `limit` of them: the most frequent."""
+        """All words and the longer n-grams that occur at least `min_count` times; of these the `limit` most frequent."""
         counts = Counter(ngram for text in texts for ngram in _ngrams(text, longest))
-        frequent = [(-count, ngram) for ngram, count in counts.items() if count >= min_count]
-        if not frequent:
-            raise LabError(f"no word occurs {min_count} times in the training texts: lower data.min_count")
-        return cls([ngram for _, ngram in sorted(frequent)[:limit]], longest)
+        kept = [(-count, ngram) for ngram, count in counts.items() if count >= min_count or " " not in ngram]
+        if not kept:
+            raise LabError("the training texts hold no words")
+        return cls([ngram for _, ngram in sorted(kept)[:limit]], longest)
 
     def encode(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Feature numbers of all texts one after the other, and where each text starts (one more than texts).

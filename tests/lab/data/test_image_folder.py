@@ -1,0 +1,139 @@
+"""Image folders: one folder per label, any size, damaged files named."""
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from tiny_data import write_image, write_image_folder
+
+from labelemb.lab.data import Dataset, load_data
+from labelemb.lab.data.examples import ImageExamples
+from labelemb.lab.errors import LabError
+from labelemb.lab.recipe import load_recipe
+
+
+def load(path: Path | None, *overrides: str, seed: int = 1) -> Dataset:
+    return load_data(load_recipe("image-folder", overrides), path, seed)
+
+
+def images_of(dataset: Dataset) -> ImageExamples:
+    assert isinstance(dataset.train, ImageExamples)
+    return dataset.train
+
+
+def test_images_of_all_sizes_become_one_size_with_the_folders_as_labels(tmp_path: Path) -> None:
+    dataset = load(write_image_folder(tmp_path / "images"), "data.image_size=16")
+    assert dataset.label_names == ["blue", "red"]
+    examples = images_of(dataset)
+    assert examples.images.shape == (16, 3, 16, 16)
+    blue = examples.images[examples.targets == 0]
+    assert (blue[:, 2] > 190).all()
+    assert (blue[:, 0] < 10).all()
+
+
+def test_the_split_is_random_by_seed_and_has_every_label_in_each_part(tmp_path: Path) -> None:
+    folder = write_image_folder(tmp_path / "images", per_label=20)
+    dataset = load(folder)
+    assert dataset.dev is not None
+    parts = (dataset.train, dataset.dev, dataset.test)
+    assert [len(part) for part in parts] == [32, 4, 4]
+    assert all(part.targets.bincount().tolist() == [len(part) // 2] * 2 for part in parts)
+
+
+def test_split_folders_are_kept(tmp_path: Path) -> None:
+    write_image_folder(tmp_path / "train", per_label=6)
+    write_image_folder(tmp_path / "val", per_label=3)
+    write_image_folder(tmp_path / "test", per_label=2)
+    dataset = load(tmp_path)
+    assert dataset.dev is not None
+    assert [len(part) for part in (dataset.train, dataset.dev, dataset.test)] == [12, 6, 4]
+
+
+def test_grey_images_and_images_with_transparency_are_read(tmp_path: Path) -> None:
+    folder = write_image_folder(tmp_path / "images", per_label=4)
+    Image.new("L", (9, 9), 100).save(folder / "red" / "grey.png")
+    Image.new("RGBA", (9, 9), (1, 2, 3, 4)).save(folder / "red" / "transparent.png")
+    Image.new("P", (9, 9)).save(folder / "red" / "palette.gif")
+    options = ("data.grayscale=true", "data.mean=[]", "data.std=[]")
+    assert images_of(load(folder, *options)).images.shape[1:] == (1, 32, 32)
+    assert images_of(load(folder)).images.shape[1:] == (3, 32, 32)
+
+
+def test_an_image_turned_by_its_camera_is_upright(tmp_path: Path) -> None:
+    picture = Image.new("RGB", (20, 10))
+    picture.paste((255, 255, 255), (0, 0, 10, 10))  # the left half is white
+    turned = Image.Exif()
+    turned[0x0112] = 6  # shown turned by a quarter to the right: left becomes top
+    for name in ("train", "test"):
+        write_image_folder(tmp_path / name, per_label=1)
+    picture.save(tmp_path / "train" / "red" / "a.png", exif=turned)
+    (tmp_path / "train" / "red" / "0.png").unlink()
+    examples = images_of(load(tmp_path, "data.dev_size=0", "train.dev=false"))
+    image = examples.images[examples.targets == 1][0]
+    assert image[:, :12].min() > 200
+    assert image[:, 20:].max() < 50
+
+
+def test_other_files_are_ignored(tmp_path: Path) -> None:
+    folder = write_image_folder(tmp_path / "images", per_label=5)
+    (folder / "red" / "notes.txt").write_text("hello")
+    (folder / "README.md").write_text("hello")
+    (folder / ".cache").mkdir()
+    assert len(load(folder).train) == 6
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", None])
+def test_a_damaged_image_is_named_and_skipped_only_if_asked(
+    content: bytes | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_image_folder(tmp_path / "images")
+    damaged = folder / "red" / "damaged.png"
+    write_image(damaged, (1, 2, 3), size=(300, 300))
+    damaged.write_bytes(damaged.read_bytes()[:200] if content is None else content)
+    with pytest.raises(LabError, match=r"damaged.png cannot be read as an image.*data.skip_corrupt = true") as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+    with caplog.at_level(logging.WARNING, logger="labelemb"):
+        dataset = load(folder, "data.skip_corrupt=true")
+    assert len(dataset.train) == 16
+    assert f"left out 1 images that cannot be read: {damaged}" in caplog.text
+
+
+def test_a_folder_without_label_folders_is_refused(tmp_path: Path) -> None:
+    write_image(tmp_path / "a.png", (1, 2, 3))
+    with pytest.raises(LabError, match="wanted: a folder with one folder of images per label"):
+        load(tmp_path)
+
+
+def test_one_label_only_is_refused(tmp_path: Path) -> None:
+    write_image_folder(tmp_path)
+    for file in (tmp_path / "red").iterdir():
+        file.unlink()
+    with pytest.raises(LabError, match="one label only"):
+        load(tmp_path)
+
+
+def test_a_label_with_too_few_images_for_a_split_is_named(tmp_path: Path) -> None:
+    write_image_folder(tmp_path)
+    write_image(tmp_path / "green" / "a.png", (0, 200, 0))
+    with pytest.raises(
+        LabError, match="label 'green' has 1 examples, a split takes 1 for development and 1 for testing"
+    ):
+        load(tmp_path)
+
+
+def test_a_label_without_test_images_is_named(tmp_path: Path) -> None:
+    write_image_folder(tmp_path / "train")
+    write_image_folder(tmp_path / "test")
+    write_image(tmp_path / "train" / "green" / "a.png", (0, 200, 0))
+    with pytest.raises(LabError, match="label 'green' has no test example"):
+        load(tmp_path, "data.dev_size=0", "train.dev=false")
+
+
+def test_a_batch_of_images_is_normalised(tmp_path: Path) -> None:
+    dataset = load(write_image_folder(tmp_path))
+    (images,), _ = dataset.train.batch(torch.arange(3))
+    expected = (images_of(dataset).images[:3].float() / 255 - 0.5) / 0.25
+    torch.testing.assert_close(images, expected)
