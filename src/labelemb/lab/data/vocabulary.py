@@ -27,7 +27,7 @@ class Vocabulary:
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], longest: int, limit: int, min_count: int) -> "Vocabulary":
-        """All words and the longer n-grams that occur at least `min_count` times; of these the `limit` most frequent."""
+        """All words, and longer n-grams that occur at least `min_count` times; of these the `limit` most frequent."""
         counts = Counter(ngram for text in texts for ngram in _ngrams(text, longest))
         kept = [(-count, ngram) for ngram, count in counts.items() if count >= min_count or " " not in ngram]
         if not kept:
