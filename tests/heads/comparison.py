@@ -299,7 +299,7 @@ def objectives() -> st.SearchStrategy[Objective]:
         correct_only=st.booleans(),
         soft_after=st.sampled_from([0, 0, 5]),
         mass_floor=st.sampled_from([0.0, 0.0, 0.4, 1.0]),
-    )
+    ).filter(lambda objective: objective.hard_weight + objective.soft_weight + objective.mass_floor > 0)
 
 
 def cases(**fixed: Any) -> st.SearchStrategy[Case]:

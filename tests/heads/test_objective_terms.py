@@ -49,6 +49,41 @@ def test_every_preset_serves_every_embedding(preset: str, embedding: str, impl: 
     check(Case(objective, embedding, impl, chunk_rows, rows=9, num_labels=5, step=30_000, progress=0.7, ignored=True))
 
 
+@pytest.mark.parametrize(("impl", "chunk_rows"), IMPLEMENTATIONS)
+@pytest.mark.parametrize("zero", [0, 0.0])
+def test_weights_of_zero_leave_only_observer_and_embedding_to_train(
+    impl: str, chunk_rows: int | None, zero: float
+) -> None:
+    check(Case(Objective(hard_weight=zero, soft_weight=zero), impl=impl, chunk_rows=chunk_rows))
+
+
+@pytest.mark.parametrize("impl", ["reference", "chunked"])
+def test_before_the_soft_term_starts_a_head_may_train_nothing_but_its_observer(impl: str) -> None:
+    check(Case(Objective(hard_weight=0.0, soft_weight=1.0, soft_after=3), impl=impl, step=2))
+
+
+@pytest.mark.parametrize("embedding", ["compressed", "running-top"])
+def test_many_labels_give_what_the_reference_gives(embedding: str) -> None:
+    """Enough labels for every shortcut of the chunked head, in float32 and with labels as uneven as words."""
+    found = {}
+    for impl in ("reference", "chunked"):
+        case = Case(Objective.paper(correct_only=False), embedding, impl, rows=200, in_features=8, num_labels=5000)
+        head = replace(case, chunk_rows=None if impl == "reference" else 64).head().float()
+        hidden = case.inputs()[0].float().requires_grad_()
+        targets = (5000 ** torch.rand(200, generator=torch.Generator().manual_seed(2))).long() - 1
+        output = head(hidden, targets)
+        output.loss.backward()
+        found[impl] = {name: parameter.grad for name, parameter in head.named_parameters()}
+        found[impl] |= {"hidden": hidden.grad, "loss": output.loss.detach()}
+        if isinstance(head.embedding, RunningEmbedding):
+            found[impl]["table"] = head.embedding.probabilities(targets.unique())
+    for name, value in found["reference"].items():
+        scale = value.abs().max().item()
+        torch.testing.assert_close(
+            found["chunked"][name], value, rtol=1e-4, atol=1e-5 * scale, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
 @settings(max_examples=60)
 @given(objective=objectives(), seed=st.integers(0, 1000), progress=st.sampled_from([0.0, 0.5, 1.0]))
 def test_the_functional_form_equals_the_oracle(objective: Objective, seed: int, progress: float) -> None:
