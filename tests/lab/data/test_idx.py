@@ -161,3 +161,8 @@ def test_a_folder_or_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 def test_settings_that_do_not_fit_the_files_are_refused(override: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(LabError, match=message):
         load(write_mnist(tmp_path), override)
+
+
+def test_a_path_that_the_system_refuses_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"cannot read .*: File name too long"):
+        load(tmp_path / ("x" * 300))

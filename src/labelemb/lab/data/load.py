@@ -31,16 +31,21 @@ def load_data(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
     `path` is a file or folder, or None to look in the usual places. `seed` is the run's: it decides a random split
     unless data.split_seed does.
     """
-    settings = recipe.data
-    if settings.kind == "text_table":
-        dataset = _text_dataset(read_text_table(settings, path).complete(settings, seed), settings)
-    else:
-        dataset = _image_dataset(IMAGE_READERS[settings.kind](settings, path).complete(settings, seed), settings)
+    try:
+        dataset = _read(recipe.data, path, seed)
+    except OSError as error:
+        raise LabError(f"cannot read {error.filename or path}: {error.strerror}") from error
     if recipe.train.dev and dataset.dev is None:
         raise LabError(
             "train.dev = true needs development examples and there are none: set data.dev_size, or train.dev = false"
         )
     return dataset
+
+
+def _read(settings: DataSettings, path: Path | None, seed: int) -> Dataset:
+    if settings.kind == "text_table":
+        return _text_dataset(read_text_table(settings, path).complete(settings, seed), settings)
+    return _image_dataset(IMAGE_READERS[settings.kind](settings, path).complete(settings, seed), settings)
 
 
 def _image_dataset(splits: CompleteSplits[ImageExamples], settings: DataSettings) -> Dataset:
