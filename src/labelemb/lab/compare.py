@@ -14,12 +14,12 @@ from labelemb.lab.classifier import out_features
 from labelemb.lab.data import load_data
 from labelemb.lab.files import make_folder, write_json, write_text
 from labelemb.lab.interrupts import Interrupted
+from labelemb.lab.messages import RunOptions
 from labelemb.lab.methods import Method
 from labelemb.lab.plots import plot_curves, plot_heatmap
 from labelemb.lab.pool import Task, WorkerPool
 from labelemb.lab.progress import Board
 from labelemb.lab.recipe import Recipe
-from labelemb.lab.run import RunOptions
 from labelemb.lab.runfolder import RunFolder, RunIdentity
 from labelemb.lab.summary import find_runs, finished_results, summarise
 from labelemb.lab.table import render

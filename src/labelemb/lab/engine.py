@@ -97,6 +97,14 @@ def reduced(fabric: Fabric, tensor: Tensor, operation: str) -> Tensor:
     return cast(Tensor, fabric.all_reduce(tensor, reduce_op=operation)) if fabric.world_size > 1 else tensor
 
 
+def gathered(fabric: Fabric, tensor: Tensor) -> Tensor:
+    """A tensor of each process, stacked in the order of the processes, on the CPU."""
+    tensor = fabric.to_device(tensor)
+    found = [torch.empty_like(tensor) for _ in range(fabric.world_size)]
+    torch.distributed.all_gather(found, tensor)
+    return torch.stack(found).cpu()
+
+
 def _evaluation_pieces(fabric: Fabric, examples: Examples, batch_size: int) -> Iterator[tuple[Tensor, bool]]:
     sharing = Sharing(fabric)
     for index in examples.batches(max(batch_size, EVALUATION_ROWS), None):

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from scipy import stats
 from torch import Tensor
 
 from labelemb import fit_temperature
@@ -119,6 +118,8 @@ class PairedDifference:
 
 def paired_difference(values: Sequence[float], reference: Sequence[float]) -> PairedDifference | None:
     """Paired t-test of `values` minus `reference`; None with fewer than two pairs, which say nothing."""
+    from scipy import stats  # slow to import, and only summaries need it
+
     differences = torch.tensor(values, dtype=torch.float64) - torch.tensor(reference, dtype=torch.float64)
     n = len(differences)
     if n < 2:

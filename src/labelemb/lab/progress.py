@@ -1,12 +1,13 @@
 """Progress for people: bars in a terminal, a line for each finished run elsewhere."""
 
+import os
 import sys
 from typing import Any
 
 from tqdm import tqdm
 
+from labelemb.lab.messages import Progress
 from labelemb.lab.pool import Event, Task
-from labelemb.lab.train import Progress
 
 
 def say(message: str) -> None:
@@ -14,11 +15,16 @@ def say(message: str) -> None:
     tqdm.write(message, file=sys.stderr)
 
 
+def _live() -> bool:
+    """Whether somebody watches: a terminal, and of the processes of a run the first."""
+    return sys.stderr.isatty() and os.environ.get("RANK", "0") == "0"
+
+
 class RunBar:
     """The bar of a single run."""
 
     def __init__(self, title: str) -> None:
-        self.bar: Any = tqdm(desc=title, unit="step", disable=not sys.stderr.isatty(), file=sys.stderr)
+        self.bar: Any = tqdm(desc=title, unit="step", disable=not _live(), file=sys.stderr)
 
     def update(self, progress: Progress) -> None:
         self.bar.total = progress.total_steps
@@ -36,7 +42,7 @@ class Board:
     """The state of a comparison: one bar over all runs, and a line for each run that is under way."""
 
     def __init__(self, tasks: int, finished: int, jobs: int) -> None:
-        self.live = sys.stderr.isatty()
+        self.live = _live()
         self.tasks, self.finished, self.ended = tasks, finished, 0
         self.shares = [0.0] * jobs
         everything = "{l_bar}{bar}| {n:.1f}/{total} runs [{elapsed}<{remaining}]"

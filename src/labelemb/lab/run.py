@@ -1,10 +1,8 @@
 """A run in memory: model, optimiser, random numbers and position, and how they go to a checkpoint and back."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from lightning_fabric import Fabric
 from torch import Tensor
@@ -13,25 +11,15 @@ from labelemb.lab.bodies import make_body
 from labelemb.lab.checkpoint import load_checkpoint, save_checkpoint
 from labelemb.lab.classifier import Classifier, out_features
 from labelemb.lab.data import Dataset, Examples
-from labelemb.lab.engine import make_optimizer, predict_logits
+from labelemb.lab.engine import gathered, make_optimizer, predict_logits
 from labelemb.lab.errors import LabError
+from labelemb.lab.messages import RunOptions, Warn
 from labelemb.lab.methods import Method
 from labelemb.lab.metrics import error_percent, mean_nll
 from labelemb.lab.randomness import Streams, stream
 from labelemb.lab.recipe import Recipe
 from labelemb.lab.runfolder import RunFolder
 from labelemb.lab.steplog import StepLog
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How to run, as opposed to what: none of it changes the result on one machine."""
-
-    threads: int = 0
-    """CPU threads; 0 leaves torch's choice."""
-    checkpoint_seconds: float = 30.0
-    tensorboard: bool = False
-    command: str = ""
 
 
 class Run:
@@ -127,7 +115,7 @@ class Run:
         self.log.check(self.step)
         streams = self.streams.state()
         if self.fabric.world_size > 1:
-            streams = {name: cast(Tensor, self.fabric.all_gather(value)) for name, value in streams.items()}
+            streams = {name: gathered(self.fabric, value) for name, value in streams.items()}
         if self.fabric.is_global_zero:
             state = {
                 "model": self.model.state_dict(),
@@ -148,7 +136,7 @@ class Run:
         self.fabric.barrier()
         self.saved_at = time.monotonic()
 
-    def resume(self, warn: Callable[[str], None]) -> None:
+    def resume(self, warn: Warn) -> None:
         """Go on from the folder's checkpoint, if it has one."""
         state = load_checkpoint(self.folder.path, warn)
         if state is not None:

@@ -1,9 +1,7 @@
 """The one training loop: any recipe, any method, resumable at every update."""
 
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +13,15 @@ from labelemb.lab.checkpoint import drop_previous
 from labelemb.lab.data import load_data
 from labelemb.lab.engine import Sharing, make_fabric
 from labelemb.lab.interrupts import Interrupted, StopRequests
+from labelemb.lab.messages import Progress, Report, RunOptions, Warn, ignore
 from labelemb.lab.methods import Method
 from labelemb.lab.recipe import Recipe
 from labelemb.lab.result import finish_run, machine
-from labelemb.lab.run import Run, RunOptions
+from labelemb.lab.run import Run
 from labelemb.lab.runfolder import RunFolder, RunIdentity
 from labelemb.lab.schedule import evaluation_points, learning_rate_factor
 
 REPORT_SECONDS = 0.2
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a run is."""
-
-    step: int
-    total_steps: int
-    epoch: int
-    epochs: int
-    error: float | None
-    """The latest dev error, or test error without a dev set."""
-
-
-Report = Callable[[Progress], None]
 
 
 def train_run(
@@ -48,8 +32,8 @@ def train_run(
     out_dir: Path,
     *,
     options: RunOptions = RunOptions(),  # noqa: B008  frozen
-    report: Report = lambda progress: None,
-    warn: Callable[[str], None] = lambda message: None,
+    report: Report = ignore,
+    warn: Warn = ignore,
     stop: StopRequests | None = None,
 ) -> dict[str, Any]:
     """Train one run in its folder, or go on with it, and give its result; a finished run is only read.

@@ -14,10 +14,10 @@ from typing import Any, TextIO
 
 from labelemb.lab.errors import LabError
 from labelemb.lab.interrupts import Interrupted, StopRequests
+from labelemb.lab.messages import Progress, RunOptions
 from labelemb.lab.methods import parse_method
 from labelemb.lab.recipe import Recipe, load_recipe
-from labelemb.lab.run import RunOptions
-from labelemb.lab.train import Progress, train_run
+from labelemb.lab.train import train_run
 
 
 class Reporter:

@@ -5,12 +5,9 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from labelemb.lab.messages import RunOptions
 from labelemb.lab.recipe import Recipe, load_recipe
-
-if TYPE_CHECKING:
-    from labelemb.lab.run import RunOptions
 
 RUNS = Path("runs")
 """Where runs go unless --out says otherwise."""
@@ -65,9 +62,7 @@ def read_recipe(options: argparse.Namespace) -> Recipe:
     return load_recipe(options.recipe, overrides)
 
 
-def read_running(options: argparse.Namespace) -> "RunOptions":
-    from labelemb.lab.run import RunOptions
-
+def read_running(options: argparse.Namespace) -> RunOptions:
     return RunOptions(
         threads=options.threads,
         checkpoint_seconds=options.checkpoint_seconds,

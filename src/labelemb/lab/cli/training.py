@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 from labelemb.lab.cli.arguments import (
@@ -108,6 +109,8 @@ def _train(options: argparse.Namespace) -> int:
         )
     finally:
         bar.close()
+    if os.environ.get("RANK", "0") != "0":  # torchrun: one process speaks for all
+        return 0
     if options.json:
         print(json.dumps(result))
     else:

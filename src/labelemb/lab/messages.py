@@ -1,0 +1,35 @@
+"""What a run is told by those who start it, and what it tells them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run, as opposed to what: none of it changes the result on one machine."""
+
+    threads: int = 0
+    """CPU threads; 0 leaves torch's choice."""
+    checkpoint_seconds: float = 30.0
+    tensorboard: bool = False
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is."""
+
+    step: int
+    total_steps: int
+    epoch: int
+    epochs: int
+    error: float | None
+    """The latest dev error, or test error without a dev set."""
+
+
+Report = Callable[[Progress], None]
+Warn = Callable[[str], None]
+
+
+def ignore(message: object) -> None:
+    """For those who do not want to hear."""
