@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import torch
 from torch import nn
 
 from labelemb import (
@@ -88,11 +89,13 @@ class Method:
 
     def make_head(self, recipe: Recipe, in_features: int, num_labels: int, rows_per_epoch: int) -> Head:
         """A fresh head; its initial weights come from torch's global generator."""
+        seed = int(torch.randint(2**62, ()))  # drawn first: heads of other methods draw more or fewer weights than this
         try:
             head = MAKERS[self.kind](self, recipe, HeadSizes(in_features, num_labels, rows_per_epoch))
         except (TypeError, ValueError) as error:
             raise LabError(f"method {self.name}: {error}") from error
-        _initialise(head, recipe.head.init_std)
+        if recipe.head.init_std:
+            _initialise(head, recipe.head.init_std, seed)
         return head
 
     def objective(self, recipe: Recipe) -> Objective:
@@ -282,12 +285,11 @@ MAKERS: dict[str, Callable[[Method, Recipe, HeadSizes], Head]] = {
 }
 
 
-def _initialise(head: Head, std: float) -> None:
-    """Output layers from a normal distribution cut at two standard deviations, the predictor first in every method."""
-    if std == 0:
-        return
+def _initialise(head: Head, std: float, seed: int) -> None:
+    """Output layers from a normal distribution cut at two standard deviations, the same predictor in every method."""
+    generator = torch.Generator().manual_seed(seed)
     for layer in (head.predictor, getattr(head, "observer", None)):
         if isinstance(layer, nn.Linear):
-            nn.init.trunc_normal_(layer.weight, std=std, a=-2 * std, b=2 * std)
+            nn.init.trunc_normal_(layer.weight, std=std, a=-2 * std, b=2 * std, generator=generator)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
