@@ -15,89 +15,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from labelemb.heads.base import TrainingTerms
-from labelemb.objective import LossTerms, Objective, cap_of, target_shares, training_terms
+from labelemb.objective import LossTerms, cap_of, cap_slope, target_shares, training_terms
 from labelemb.products import Products
 from labelemb.running import RunningEmbedding
 
 if TYPE_CHECKING:
-    from labelemb.embedding import LabelEmbedding
     from labelemb.heads.base import Batch
     from labelemb.heads.label_embedding import LabelEmbeddingHead
 
-Layer = int
-HIDDEN, PREDICTOR, OBSERVER, FIRST_OF_EMBEDDING = 0, 1, 3, 5
-"""Where the inputs stand: a layer's bias follows its weight."""
 CHUNK_BYTES = 48 * 1024**2
 """A chunk of logits has about this size, within the limits of CHUNK_ROWS."""
 CHUNK_ROWS = (32, 256)
-FEW_VALUES = 1 << 22
-"""Up to this many logits the batch is one chunk, and its logits are given to the caller."""
 LONG_ROW = 4096
 """From this many labels on, a loop over the labels of a chunk beats copying a soft target to each of its rows."""
-
-
-def chunked_terms(
-    head: LabelEmbeddingHead, batch: Batch, soft_active: bool | Tensor, progress: float | None
-) -> TrainingTerms:
-    """What the reference gives for integer labels, except that `terms` carry no gradient."""
-    sweep = Sweep(head, batch, bool(soft_active), progress)
-    observer = head.observer
-    loss, logits = _ChunkedLoss.apply(
-        sweep,
-        batch.hidden,
-        head.predictor.weight,
-        head.predictor.bias,
-        None if observer is None else observer.weight,
-        None if observer is None else observer.bias,
-        *head.embedding.parameters(),
-    )
-    return TrainingTerms(
-        loss,
-        sweep.terms,
-        None if logits is None else batch.rowwise(logits),
-        sweep.correct,
-        None if observer is None else sweep.right.sum(),
-        sweep.right,
-    )
-
-
-class _ChunkedLoss(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, sweep: Sweep, hidden: Tensor, *parameters: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        sweep.run([hidden, *parameters])
-        ctx.gradients = sweep.gradients
-        ctx.save_for_backward(*((hidden, parameters[0]) if sweep.logits is not None else ()))
-        return sweep.loss, sweep.logits
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_loss: Tensor, grad_logits: Tensor | None) -> tuple[Tensor | None, ...]:
-        gradients, ctx.gradients = ctx.gradients, None
-        if gradients is None:
-            raise RuntimeError(
-                "the chunked head's gradients were used up: call the head again, or use impl='reference'"
-            )
-        if grad_loss.device.type != "cpu" or grad_loss.item() != 1:
-            gradients = [None if g is None else g.mul_(grad_loss.to(g.dtype)) for g in gradients]
-        if grad_logits is not None and ctx.saved_tensors and bool(grad_logits.any()):
-            _add_logit_gradients(gradients, grad_logits, *ctx.saved_tensors)
-        return None, *gradients
-
-
-def _add_logit_gradients(gradients: list[Tensor | None], grad_logits: Tensor, hidden: Tensor, weight: Tensor) -> None:
-    """What a caller does with the logits beside the loss has gradients of its own."""
-    grad_logits = grad_logits.to(weight.dtype)
-    extra = [grad_logits @ weight, grad_logits.T @ hidden.to(weight.dtype), grad_logits.sum(0)]
-    for gradient, more in zip(gradients, extra, strict=False):
-        if gradient is not None:
-            gradient.add_(more)
 
 
 @dataclass
@@ -123,19 +58,18 @@ class Sweep:
     loss: Tensor
     terms: LossTerms
     correct: Tensor
+    logits: Tensor | None = None
 
     def __init__(self, head: LabelEmbeddingHead, batch: Batch, soft_active: bool, progress: float | None) -> None:
-        self.objective: Objective = head.objective
-        self.embedding: LabelEmbedding = head.embedding
+        self.objective = head.objective
+        self.embedding = head.embedding
         self.batch, self.soft_active, self.progress = batch, soft_active, progress
         self.num_labels = head.num_labels
         self.needs_gradients = torch.is_grad_enabled()
         self.table = head.embedding if head.training and isinstance(head.embedding, RunningEmbedding) else None
         self.collects = head.embedding.learned or self.table is not None
         self.products = Products(batch.hidden, head.predictor.weight)
-        self.keeps_logits = head.chunk_rows is None and len(batch.hidden) * self.num_labels <= FEW_VALUES
-        self.chunk_rows = head.chunk_rows or (len(batch.hidden) if self.keeps_logits else _chunk_rows(self.num_labels))
-        self.logits: Tensor | None = None
+        self.chunk_rows = head.chunk_rows or _chunk_rows(self.num_labels)
         self.right = torch.zeros_like(batch.valid)
 
     def run(self, inputs: Sequence[Tensor | None]) -> None:
@@ -143,22 +77,21 @@ class Sweep:
         self.inputs = inputs
         self.wanted = [self.needs_gradients and x is not None and x.requires_grad for x in inputs]
         self.gradients: list[Tensor | None] = [None] * len(inputs)
-        self.stats: dict[Layer, list[Tensor]] = {PREDICTOR: [], OBSERVER: []}  # (kinds, chunk) each
+        self.predictor_stats: list[Tensor] = []  # (4, chunk) each: hard, soft, both mixed, whether right
+        self.observer_stats: list[Tensor] = []  # (3, chunk) each: observer, cap, whether right
         self.embedding_sum: Tensor | float = 0.0
-        layers = (PREDICTOR,) if inputs[OBSERVER] is None else (PREDICTOR, OBSERVER)
-        # Together they take half the operations, one after the other half the memory.
-        passes = [layers] if self.keeps_logits else [(layer,) for layer in layers]
         self._order_rows()
-        self.hidden = self._sorted(self.batch.hidden).to(self.products.dtype)
-        observed = self.batch.observed_hidden
-        self.observed = self.hidden if observed is None else self._sorted(observed).to(self.products.dtype)
+        batch, work = self.batch, self.products.dtype
+        hidden = self._sorted(batch.hidden).to(work)
+        observed = hidden if batch.observed_hidden is None else self._sorted(batch.observed_hidden).to(work)
         if self.table is not None:
-            self.table.begin(self.batch.valid.sum())
+            self.table.begin(batch.valid.sum())
         for group in self._groups():
             for rows in self._chunks(group):
-                for layers in passes:
-                    self._sweep(group, rows, layers)
-            if group.sums is not None:
+                self._predictor_chunk(group, rows, hidden[rows])
+                if inputs[3] is not None:
+                    self._observer_chunk(group, rows, observed[rows])
+            if inputs[3] is not None and group.sums is not None:
                 self._close(group)
         if self.table is not None:
             self.table.finish()
@@ -178,7 +111,7 @@ class Sweep:
             self.order = order if valid is None else valid[order]
         self.labels = labels
         self.weights = self._sorted(batch.weights)  # (rows,)
-        self.total = torch.where(batch.total > 0, batch.total, 1)
+        self.total = batch.divisor
         self.unit_weights = self.weights / self.total
 
     def _sorted(self, value: Tensor) -> Tensor:
@@ -221,80 +154,54 @@ class Sweep:
         for start in range(group.start, group.stop, stride):
             yield slice(start, min(start + stride, group.stop))
 
-    def _sweep(self, group: Group, rows: slice, layers: tuple[Layer, ...]) -> None:
-        """A chunk's rows through one layer or both: their logits stand below each other, (layers * chunk, labels)."""
-        chunk = _Chunk(group, rows, self.labels[rows], self.num_labels)
-        logits = self._logits(rows, layers)
-        own = chunk.labels.repeat(len(layers)).unsqueeze(1)
+    def _predictor_chunk(self, group: Group, rows: slice, hidden: Tensor) -> None:
+        place = group.place[rows.start - group.start : rows.stop - group.start]
+        own = self.labels[rows].unsqueeze(1)  # (chunk, 1)
+        logits = self.products.linear(hidden, self.inputs[1], self.inputs[2])  # (chunk, m)
+        right = logits.gather(1, own).squeeze(1) == logits.amax(1)
+        log_p = logits.log_softmax(1)
+        targets = _Targets(group, rows, place, self.num_labels)
+        hard = -log_p.gather(1, own).squeeze(1)
+        soft = targets.dot(log_p).mul_(-self.soft_active)
+        hard_share, soft_share = _of_rows(group.hard_share, place), _of_rows(group.soft_share, place)
+        mixed = hard_share * hard + soft_share * soft
+        self.predictor_stats.append(torch.stack([hard, soft, mixed, right.to(hard.dtype)]))
+        both = hard_share + soft_share
+        if not any(self.wanted[:3]) or (isinstance(both, float) and both == 0):
+            return
+        on_logits = log_p.exp_()  # a fraction 1 / both of the gradient, without the row's weight
+        on_logits.scatter_add_(1, own, _column(-hard_share / both, own, log_p.dtype))
+        targets.subtract_from(on_logits, soft_share / both)
+        self._add_layer_gradients(1, on_logits, hidden, self.unit_weights[rows] * both, rows)
+
+    def _observer_chunk(self, group: Group, rows: slice, hidden: Tensor) -> None:
+        objective, weights = self.objective, self.weights[rows]
+        own = self.labels[rows].unsqueeze(1)
+        logits = self.products.linear(hidden, self.inputs[3], self.inputs[4])
         best = logits.amax(1)
-        right = logits.gather(1, own).squeeze(1) == best
+        finite = best.isfinite()
+        right = (logits.gather(1, own).squeeze(1) == best).logical_and_(finite)
+        _place(self.right, self.order, rows, right)
         log_p = logits.log_softmax(1)
         own_log_p = log_p.gather(1, own).squeeze(1)
-        n = len(chunk.labels)
-        factors, on_own = [], []  # of each layer: (chunk,) or a number
-        if PREDICTOR in layers:
-            both, hard_part = self._predict(chunk, log_p[:n], own_log_p[:n], right[:n])
-            factors.append(self.unit_weights[rows] * both)
-            on_own.append(hard_part)
-        if OBSERVER in layers:
-            right[-n:].logical_and_(best[-n:].isfinite())
-            factors.append(self._observe(rows, own_log_p[-n:], right[-n:]))
-            on_own.append(1.0)
-        if any(self.wanted[:5]):
-            room = None if self.keeps_logits else logits
-            on_logits = torch.exp(log_p, out=room)
-            on_logits.scatter_add_(1, own, _column(on_own, n, log_p).neg_())
-            if PREDICTOR in layers:
-                chunk.subtract_targets(on_logits[:n], chunk.soft_part)
-            self._add_gradients(rows, layers, on_logits, torch.cat(factors) if len(factors) > 1 else factors[0])
-        if OBSERVER in layers and group.sums is not None:
-            self._collect(chunk, rows, log_p[-n:], best[-n:], right[-n:])
-
-    def _logits(self, rows: slice, layers: tuple[Layer, ...]) -> Tensor:
-        size = rows.stop - rows.start
-        logits = self.hidden.new_empty(len(layers) * size, self.num_labels)
-        for k, layer in enumerate(layers):
-            hidden = self.hidden if layer == PREDICTOR else self.observed
-            out = logits[k * size : (k + 1) * size]
-            self.products.linear(hidden[rows], self.inputs[layer], self.inputs[layer + 1], out)
-            if layer == PREDICTOR and self.keeps_logits:
-                self._keep(out)
-        return logits
-
-    def _predict(self, chunk: _Chunk, log_p: Tensor, own_log_p: Tensor, right: Tensor) -> tuple[Tensor | float, Any]:
-        """Note hard and soft; gives their total weight, and the hard part of it."""
-        group = chunk.group
-        hard, soft = -own_log_p, chunk.dot_targets(log_p).mul_(-float(self.soft_active))
-        hard_share, soft_share = chunk.of_rows(group.hard_share), chunk.of_rows(group.soft_share)
-        mixed = hard_share * hard + soft_share * soft
-        self.stats[PREDICTOR].append(torch.stack([hard, soft, mixed, right.to(hard.dtype)]))
-        both = hard_share + soft_share
-        if isinstance(both, float) and both == 0:
-            return 0.0, 0.0
-        chunk.soft_part = soft_share / both
-        return both, hard_share / both
-
-    def _observe(self, rows: slice, own_log_p: Tensor, right: Tensor) -> Tensor:
-        """Note observer and cap; gives the factor of each row's gradient softmax(z2) - onehot(y)."""
-        objective, factor = self.objective, self.unit_weights[rows]
-        p = own_log_p.exp()
-        self.stats[OBSERVER].append(torch.stack([-own_log_p, cap_of(p, objective), right.to(p.dtype)]))
-        _place(self.right, self.order, rows, right)
-        if objective.cap_weight == 0:
-            return factor
-        cap_weights = factor if objective.cap_reduction == "mean" else self.weights[rows]
-        return factor - cap_weights * _cap_slope(p, objective).mul_(p).mul_(objective.cap_weight)
-
-    def _collect(self, chunk: _Chunk, rows: slice, log_p: Tensor, best: Tensor, right: Tensor) -> None:
-        """Add what the observer saw, softened, to the sums of the rows' labels."""
-        assert chunk.group.mass is not None
-        finite = best.isfinite()
-        gate = self.weights[rows] * (right if self.objective.correct_only else finite)
-        seen = log_p.div_(self.objective.tau).softmax(1)
-        if not bool(finite.all()):
-            seen[~finite] = 0
-        chunk.group.mass.index_add_(0, chunk.place, gate)
-        chunk.add_to_sums(seen, gate)
+        own_p = own_log_p.exp()
+        self.observer_stats.append(torch.stack([-own_log_p, cap_of(own_p, objective), right.to(own_p.dtype)]))
+        if self.wanted[3] or self.wanted[4]:
+            factor = self.unit_weights[rows]
+            if objective.cap_weight > 0:
+                cap_weights = factor if objective.cap_reduction == "mean" else weights
+                factor = factor - objective.cap_weight * cap_weights * cap_slope(own_p, objective) * own_p
+            on_logits = torch.exp(log_p, out=logits)
+            on_logits.scatter_add_(1, own, _column(-1.0, own, log_p.dtype))
+            self._add_layer_gradients(3, on_logits, hidden, factor, rows)
+        if group.sums is not None and group.mass is not None:
+            place = group.place[rows.start - group.start : rows.stop - group.start]
+            gate = weights * (right if objective.correct_only else finite)
+            seen = torch.softmax(log_p.div_(objective.tau), 1, out=logits)
+            if not bool(finite.all()):
+                seen[~finite] = 0
+            group.mass.index_add_(0, place, gate)
+            _Targets(group, rows, place, self.num_labels).add_to_sums(seen, gate)
 
     def _close(self, group: Group) -> None:
         """All rows of the group's labels have been seen: learn from what the observer made of them."""
@@ -305,25 +212,27 @@ class Sweep:
             return
         assert group.rows is not None
         agreement = torch.dot(group.sums.view(-1), group.rows.view(-1))
-        self.embedding_sum = self.embedding_sum + group.mass @ group.rows.logsumexp(1) - agreement
-        if not all(self.wanted[FIRST_OF_EMBEDDING:]):
+        normaliser = group.rows.amax(1) - group.q.amax(1).log()  # log-sum-exp, from the softmax that is there already
+        self.embedding_sum = self.embedding_sum + group.mass @ normaliser - agreement
+        if not all(self.wanted[5:]):
             return
         gradient = group.q.mul_(group.mass.unsqueeze(1)).sub_(group.sums)
         if self.objective.embedding_reduction == "all":
             gradient.div_(self.total)
-        buffers = [self._buffer(index) for index in range(FIRST_OF_EMBEDDING, len(self.inputs))]
+        buffers = [self._buffer(index) for index in range(5, len(self.inputs))]
         self.embedding.add_row_gradients(group.labels, group.rows, gradient, buffers)
 
     def _finish(self) -> None:
-        objective, total = self.objective, self.total
-        both = torch.stack([self.weights, torch.ones_like(self.weights)], 1)  # (rows, 2): weighted sums and counts
-        hard, soft, mixed, correct = _totals(self.stats[PREDICTOR], both, 4)
-        observer, cap, right = _totals(self.stats[OBSERVER], both, 3)
+        objective, weights = self.objective, self.weights
+        both = torch.stack([weights, torch.ones_like(weights)], 1)  # (rows, 2): weighted sums and counts
+        hard, soft, mixed, correct = _totals(self.predictor_stats, both, 4)
+        observer, cap, right = _totals(self.observer_stats, both, 3)
+        total = self.total
         cap_total = total if objective.cap_reduction == "mean" else torch.ones_like(total)
         embedding_total = total
         if objective.embedding_reduction == "correct":
             embedding_total = right[0].clamp_min(1)
-            for gradient in self.gradients[FIRST_OF_EMBEDDING:]:
+            for gradient in self.gradients[5:]:
                 if gradient is not None:
                     gradient.div_(embedding_total)
         self.terms = LossTerms(
@@ -339,33 +248,29 @@ class Sweep:
             if wanted and x is not None:
                 self.gradients[index] = self._buffer(index).to(x.dtype)
 
-    def _add_gradients(self, rows: slice, layers: tuple[Layer, ...], on_logits: Tensor, factors: Tensor) -> None:
-        """Gradients of the layers' weights and biases and of the hidden states.
+    def _add_layer_gradients(self, layer: int, on_logits: Tensor, hidden: Tensor, weights: Tensor, rows: slice) -> None:
+        """Gradients of a linear layer's weight (input `layer`), its bias and, for the predictor, the hidden states.
 
-        A row's factor is one of its whole gradient: it goes to the narrower side of the products.
+        A row's weight is a factor of its gradient: it goes to the narrower side of the products.
         """
-        column = factors.unsqueeze(1)
-        folded = self.num_labels <= self.hidden.shape[1]
+        column = weights.unsqueeze(1)
+        folded = self.num_labels <= hidden.shape[1]
         if folded:
             on_logits.mul_(column)
-        size = rows.stop - rows.start
-        for k, layer in enumerate(layers):
-            part = slice(k * size, (k + 1) * size)
-            hidden = (self.hidden if layer == PREDICTOR else self.observed)[rows]
-            if self.wanted[layer]:
-                weighted = hidden if folded else hidden * column[part]
-                self.gradients[layer] = self.products.add_outer(self.gradients[layer], on_logits[part], weighted)
-            if self.wanted[layer + 1]:
-                on_bias = on_logits[part].sum(0) if folded else on_logits[part].T @ factors[part]
-                self.gradients[layer + 1] = _plus(self.gradients[layer + 1], on_bias)
-        if PREDICTOR in layers and self.wanted[HIDDEN]:
-            on_hidden = self.products.times(on_logits[:size], self.inputs[PREDICTOR])
+        if self.wanted[layer]:
+            weighted = hidden if folded else hidden * column
+            self.gradients[layer] = self.products.add_outer(self.gradients[layer], on_logits, weighted)
+        if self.wanted[layer + 1]:
+            on_bias = on_logits.sum(0) if folded else on_logits.T @ weights
+            self.gradients[layer + 1] = _plus(self.gradients[layer + 1], on_bias)
+        if layer == 1 and self.wanted[0]:
+            on_hidden = self.products.times(on_logits, self.inputs[layer])
             if not folded:
-                on_hidden.mul_(column[:size])
-            if self.order is None and size == len(self.batch.hidden):
-                self.gradients[HIDDEN] = on_hidden
+                on_hidden.mul_(column)
+            if self.order is None and len(on_hidden) == len(self.batch.hidden):
+                self.gradients[0] = on_hidden
             else:
-                _place(self._buffer(HIDDEN), self.order, rows, on_hidden)
+                _place(self._buffer(0), self.order, rows, on_hidden)
 
     def _buffer(self, index: int) -> Tensor:
         """The gradient of an input so far; zeros at first."""
@@ -375,34 +280,21 @@ class Sweep:
             gradient = self.gradients[index] = torch.zeros_like(x, dtype=self.products.dtype)
         return gradient
 
-    def _keep(self, logits: Tensor) -> None:
-        """Logits for the caller: of all rows, ignored ones too, in the batch's order."""
-        if self.order is None:
-            self.logits = logits
-        elif self.logits is None:
-            hidden = self.batch.hidden.detach().to(logits.dtype)
-            self.logits = self.products.linear(hidden, self.inputs[PREDICTOR], self.inputs[PREDICTOR + 1])
 
+class _Targets:
+    """The soft target of each row of a chunk. Long rows are not copied: a loop over the labels serves them."""
 
-class _Chunk:
-    """Rows of a group with their labels. Long soft targets are not copied to each row: a loop over labels serves."""
-
-    def __init__(self, group: Group, rows: slice, labels: Tensor, num_labels: int) -> None:
-        self.group, self.rows, self.labels = group, rows, labels
-        self.place = group.place[rows.start - group.start : rows.stop - group.start]
+    def __init__(self, group: Group, rows: slice, place: Tensor, num_labels: int) -> None:
+        self.group, self.rows, self.place = group, rows, place
         self.loops = group.sizes is not None and num_labels >= LONG_ROW
-        self.soft_part: Tensor | float = 0.0
-        self._q: Tensor | None = None
-
-    def of_rows(self, share: Tensor | float) -> Tensor | float:
-        return share[self.place] if isinstance(share, Tensor) else share
+        self.q: Tensor | None = None
 
     def _copied(self) -> Tensor:
-        if self._q is None:
-            self._q = self.group.q[self.place]  # (chunk, labels)
-        return self._q
+        if self.q is None:
+            self.q = self.group.q[self.place]  # (chunk, labels)
+        return self.q
 
-    def dot_targets(self, values: Tensor) -> Tensor:
+    def dot(self, values: Tensor) -> Tensor:
         """Each row of values times its soft target, summed; (chunk,)."""
         if not self.loops:
             return (values * self._copied()).sum(1)
@@ -411,15 +303,15 @@ class _Chunk:
             torch.mv(values[part], self.group.q[k], out=dots[part])
         return dots
 
-    def subtract_targets(self, values: Tensor, share: Tensor | float) -> None:
+    def subtract_from(self, values: Tensor, share: Tensor | float) -> None:
         """values -= share * soft target, row by row."""
         if not self.loops:
-            if isinstance(share, Tensor):
-                values.addcmul_(self._copied(), share.unsqueeze(1), value=-1)
-            else:
+            if isinstance(share, float):
                 values.sub_(self._copied(), alpha=share)
+            else:
+                values.addcmul_(self._copied(), share.unsqueeze(1), value=-1)
             return
-        column = _column([share], len(values), values).squeeze(1)
+        column = _column(share, self.place.unsqueeze(1), values.dtype).squeeze(1)
         for k, part in self._segments():
             values[part].addr_(column[part], self.group.q[k], alpha=-1)
 
@@ -455,21 +347,18 @@ def _place(whole: Tensor, order: Tensor | None, rows: slice, part: Tensor) -> No
     whole[rows if order is None else order[rows]] = part
 
 
+def _of_rows(share: Tensor | float, place: Tensor) -> Tensor | float:
+    return share[place] if isinstance(share, Tensor) else share
+
+
 def _plus(gradient: Tensor | None, more: Tensor) -> Tensor:
     return more if gradient is None else gradient.add_(more)
 
 
-def _column(values: Sequence[Tensor | float], size: int, like: Tensor) -> Tensor:
-    """Values of `size` rows each, below each other: (len(values) * size, 1)."""
-    columns = [value if isinstance(value, Tensor) else like.new_full((size,), value) for value in values]
-    return torch.cat(columns).unsqueeze(1)
-
-
-def _cap_slope(p: Tensor, objective: Objective) -> Tensor:
-    """The derivative of the cap at probability p."""
-    excess = p - objective.alpha
-    side = excess.sign() if objective.two_sided_cap else (excess > 0).to(p.dtype)
-    return side if objective.p == 1 else 2 * side * excess.abs()
+def _column(share: Tensor | float, like: Tensor, dtype: torch.dtype) -> Tensor:
+    if isinstance(share, Tensor):
+        return share.unsqueeze(1)
+    return torch.full(like.shape, share, dtype=dtype, device=like.device)
 
 
 def _chunk_rows(num_labels: int) -> int:

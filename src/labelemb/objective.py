@@ -187,7 +187,7 @@ def label_embedding_loss(
         raise ValueError("a mass floor rises with the training: pass progress= in [0, 1]")
     weights = torch.ones(len(targets), dtype=widened(z1).dtype, device=z1.device)
     rows = row_terms(z1, z2, e, targets, weights, objective, progress=progress)
-    return reduce_rows(rows, weights.sum(), objective)
+    return reduce_rows(rows, weights.sum().clamp_min(1), objective)
 
 
 def row_terms(
@@ -347,12 +347,18 @@ def cap_of(probability: Tensor, objective: Objective) -> Tensor:
     """The cap on the observer's probability of the true label: one-sided hinge, or two-sided distance."""
     excess = probability - objective.alpha
     excess = excess.abs() if objective.two_sided_cap else excess.clamp_min(0)
-    return excess**objective.p
+    return excess if objective.p == 1 else excess**2
+
+
+def cap_slope(probability: Tensor, objective: Objective) -> Tensor:
+    """The derivative of the cap."""
+    excess = probability - objective.alpha
+    side = excess.sign() if objective.two_sided_cap else (excess > 0).to(excess.dtype)
+    return side if objective.p == 1 else 2 * side * excess.abs()
 
 
 def reduce_rows(rows: RowTerms, total: Tensor, objective: Objective) -> tuple[Tensor, LossTerms]:
     """Rows to the loss and its terms; `total` is the sum of the row weights, or what stands in for it."""
-    total = torch.where(total > 0, total, 1)
     cap_total = total if objective.cap_reduction == "mean" else torch.ones_like(total)
     embedding_total = total if objective.embedding_reduction == "all" else rows.right.sum().clamp_min(1)
     terms = LossTerms(

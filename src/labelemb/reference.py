@@ -48,7 +48,7 @@ def reference_terms(
     if batch.reduction == "none":
         loss, terms = per_row_output(rows, head.objective, batch)
     else:
-        loss, terms = reduce_rows(rows, batch.total, head.objective)
+        loss, terms = reduce_rows(rows, batch.divisor, head.objective)
     right = valid & (_right(batch, z2.detach(), labels) if z2 is not None else False)
     if head.training and isinstance(head.embedding, RunningEmbedding) and z2 is not None:
         _update_table(head, head.embedding, batch, z2.detach(), right)

@@ -54,6 +54,15 @@ class Batch(NamedTuple):
     progress: float | None
     reduction: Literal["mean", "none"]
 
+    @property
+    def all_valid(self) -> bool:
+        return bool(self.valid.all())
+
+    @property
+    def divisor(self) -> Tensor:
+        """`total`, or 1 where no row has any weight, so that the loss is then 0 and not NaN."""
+        return torch.where(self.total > 0, self.total, 1)
+
     def rowwise(self, value: Tensor) -> Tensor:
         return value.unflatten(0, self.shape) if len(self.shape) != 1 else value
 
@@ -239,11 +248,12 @@ class Head(nn.Module):
             raise ValueError(f"targets have shape {tuple(targets.shape)}, but the rows of hidden are {tuple(shape)}")
         labels = targets.reshape(-1).long()
         valid = labels != self.ignore_index
-        labels = torch.where(valid, labels, 0)
-        if labels.device.type == "cpu" and not torch.compiler.is_compiling() and len(labels):
-            low, high = torch.aminmax(labels)
-            if low < 0 or high >= self.num_labels:
-                bad = int(low) if low < 0 else int(high)
+        if not self._checkable(labels):
+            labels = torch.where(valid, labels, 0)
+        elif self._out_of_range(labels) is not None:
+            labels = torch.where(valid, labels, 0)
+            bad = self._out_of_range(labels)
+            if bad is not None:
                 raise ValueError(
                     f"a target is {bad}, but must be in [0, {self.num_labels}), or {self.ignore_index} to be ignored"
                 )
@@ -251,6 +261,15 @@ class Head(nn.Module):
         if self.weight is not None:
             weights = weights * self.weight.to(dtype)[labels]
         return labels, valid, weights
+
+    @staticmethod
+    def _checkable(targets: Tensor) -> bool:
+        """Whether values can be looked at without waiting for a device, or breaking a compiled graph."""
+        return targets.device.type == "cpu" and not torch.compiler.is_compiling() and targets.numel() > 0
+
+    def _out_of_range(self, labels: Tensor) -> int | None:
+        low, high = torch.aminmax(labels)
+        return next((bad for bad in (int(low), int(high)) if not 0 <= bad < self.num_labels), None)
 
     def _read_soft_targets(self, targets: Tensor, shape: torch.Size, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Soft targets: which rows are valid (rows,), and each entry times its label's weight (rows, labels)."""
@@ -261,7 +280,7 @@ class Head(nn.Module):
             )
         soft = targets.detach().reshape(-1, self.num_labels).to(dtype)
         sums = soft.sum(-1)
-        if soft.device.type == "cpu" and not torch.compiler.is_compiling():
+        if self._checkable(soft):
             if bool((soft < 0).any()):
                 raise ValueError(f"a soft target is {soft.min().item():g}, but must be 0 or more")
             tolerance = 1e-3 if targets.dtype.itemsize > 2 else 2e-2

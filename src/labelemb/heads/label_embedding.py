@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from labelemb.chunked import chunked_terms
 from labelemb.distributed import sum_over_processes
 from labelemb.embedding import CompressedEmbedding, DenseEmbedding, FixedEmbedding, LabelEmbedding
+from labelemb.fused import fused_terms
 from labelemb.heads.base import Batch, Head, HeadOutput, apply_linear
 from labelemb.labelspace import LabelSpace
 from labelemb.objective import Objective
@@ -124,7 +124,7 @@ class LabelEmbeddingHead(Head):
 
     def _training_output(self, batch: Batch) -> HeadOutput:
         soft_active, progress = self._schedule(batch)
-        terms_of = chunked_terms if self._uses_chunks(batch) else reference_terms
+        terms_of = fused_terms if self._uses_chunks(batch) else reference_terms
         loss, terms, logits, correct, observed, right = terms_of(self, batch, soft_active, progress)
         if self.training:
             self._count(batch, right)

@@ -30,7 +30,7 @@ class LogitHead(Head):
             terms = LossTerms(*(batch.rowwise(term) for term in (hard, soft, zero, zero, zero)))
             loss = batch.rowwise(loss)
         else:
-            total = torch.where(batch.total > 0, batch.total, 1)
+            total = batch.divisor
             loss = loss.sum() / total
             zero = loss.new_zeros(())
             terms = LossTerms(hard.detach().sum() / total, soft.detach().sum() / total, zero, zero, zero)

@@ -1,0 +1,91 @@
+"""Peak memory of one forward and backward pass, each side in a process of its own.
+
+"Extra" is the peak above what the process held before the pass, less the gradients of the parameters and of the hidden
+states: what the computation itself needs. Linux only: the peak is read from /proc.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from benchmarks.naive import NaiveHead, zipf_labels
+from labelemb import LabelEmbeddingHead, Objective
+
+MEGABYTE = 1024**2
+
+
+class LinearCrossEntropy(nn.Linear):
+    """F.cross_entropy(F.linear(...)): what a plain model needs."""
+
+    def forward(self, hidden: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]  # a loss needs targets
+        return F.cross_entropy(super().forward(hidden), targets)
+
+
+def make_head(kind: str, d: int, m: int, rank: int) -> nn.Module:
+    if kind == "naive":
+        return NaiveHead(d, m, rank)
+    if kind == "cross entropy":
+        return LinearCrossEntropy(d, m)
+    if kind == "recommended":
+        return LabelEmbeddingHead(d, m, objective=Objective.recommended(), total_steps=100)
+    return LabelEmbeddingHead(d, m, rank=rank)
+
+
+def status(field: str) -> int:
+    """A line of this process's status, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
+
+
+def one_pass(kind: str, n: int, d: int, m: int, rank: int) -> None:
+    """Child process: prints extra bytes and peak resident bytes."""
+    torch.manual_seed(0)
+    head = make_head(kind, d, m, rank)
+    hidden, targets = torch.randn(n, d, requires_grad=True), zipf_labels(n, m)
+    torch.randn(64, 64) @ torch.randn(64, 64)  # the libraries' own buffers come first
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = status("VmRSS")
+    out = head(hidden, targets)
+    (out if isinstance(out, Tensor) else out.loss).backward()
+    gradients = sum(p.grad.nbytes for p in [hidden, *head.parameters()] if p.grad is not None)
+    print(status("VmHWM") - before - gradients, status("VmHWM"))
+
+
+def peak(kind: str, n: int, d: int, m: int, rank: int) -> tuple[int, int]:
+    command = [sys.executable, "-m", "benchmarks.memory", kind, *map(str, (n, d, m, rank))]
+    extra, resident = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return int(extra), int(resident)
+
+
+def measure(rounds: int) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    n, d, m, rank = 4096, 512, 50_000, 100
+    naive, _ = peak("naive", n, d, m, rank)
+    for kind in ("naive", "cross entropy", "chunked", "recommended"):
+        extra, resident = peak(kind, n, d, m, rank)
+        rows.append(_row(kind, n, d, m, rank, extra, resident, f"1/{naive / max(extra, 1):.1f}"))
+    for kind in ("chunked", "recommended"):
+        extra, resident = peak(kind, 512, 128, 1_000_000, 32)
+        rows.append(_row(kind, 512, 128, 1_000_000, 32, extra, resident, "-"))
+    return rows
+
+
+def _row(kind: str, n: int, d: int, m: int, rank: int, extra: int, resident: int, share: str) -> dict[str, object]:
+    return {
+        "head": kind,
+        "rows": n,
+        "d": d,
+        "labels": m,
+        "rank": rank,
+        "extra MB": f"{extra / MEGABYTE:.0f}",
+        "of the naive loss": share,
+        "peak resident MB": f"{resident / MEGABYTE:.0f}",
+    }
+
+
+if __name__ == "__main__":
+    one_pass(sys.argv[1], *map(int, sys.argv[2:]))
