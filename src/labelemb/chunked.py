@@ -80,21 +80,23 @@ class Sweep:
         self.predictor_stats: list[Tensor] = []  # (4, chunk) each: hard, soft, both mixed, whether right
         self.observer_stats: list[Tensor] = []  # (3, chunk) each: observer, cap, whether right
         self.embedding_sum: Tensor | float = 0.0
+        self.rooms: dict[str, Tensor] = {}
         self._order_rows()
         batch, work = self.batch, self.products.dtype
-        hidden = self._sorted(batch.hidden).to(work)
-        observed = hidden if batch.observed_hidden is None else self._sorted(batch.observed_hidden).to(work)
+        self.hidden = self._sorted(batch.hidden).to(work)
+        observed = self.hidden if batch.observed_hidden is None else self._sorted(batch.observed_hidden).to(work)
         if self.table is not None:
             self.table.begin(batch.valid.sum())
         for group in self._groups():
             for rows in self._chunks(group):
-                self._predictor_chunk(group, rows, hidden[rows])
+                self._predictor_chunk(group, rows, self.hidden[rows])
                 if inputs[3] is not None:
                     self._observer_chunk(group, rows, observed[rows])
             if inputs[3] is not None and group.sums is not None:
                 self._close(group)
         if self.table is not None:
             self.table.finish()
+        self.rooms.clear()
         self._finish()
 
     def _order_rows(self) -> None:
@@ -138,13 +140,18 @@ class Sweep:
     def _open(self, labels: Tensor, sizes: list[int] | None, start: int, place: Tensor) -> Group:
         work = self.products.dtype
         rows = self.embedding.rows(labels).detach().to(work) if self.embedding.learned else None
-        q = self.embedding.probabilities(labels).detach().to(work) if rows is None else rows.softmax(1)
+        if rows is None:
+            q = self.embedding.probabilities(labels).detach().to(work)
+        else:
+            q = torch.softmax(rows, 1, out=self._room("q", len(labels)))
         if self.objective.mass_floor > 0:
             own = q.gather(1, labels.unsqueeze(1)).squeeze(1)
             shares = target_shares(own, self.objective, self.soft_active, self.progress)
         else:
             shares = self.objective.hard_weight, self.objective.soft_weight * self.soft_active
-        sums = torch.zeros_like(q) if self.collects else None
+        sums = self._room("sums", len(labels)) if self.collects else None
+        if sums is not None and not self._loops(sizes):
+            sums.zero_()
         mass = q.new_zeros(len(q)) if self.collects else None
         return Group(labels, sizes, start, start + len(place), place, rows, q, *shares, sums, mass)
 
@@ -157,10 +164,11 @@ class Sweep:
     def _predictor_chunk(self, group: Group, rows: slice, hidden: Tensor) -> None:
         place = group.place[rows.start - group.start : rows.stop - group.start]
         own = self.labels[rows].unsqueeze(1)  # (chunk, 1)
-        logits = self.products.linear(hidden, self.inputs[1], self.inputs[2])  # (chunk, m)
+        logits = self._room("logits", len(own))  # (chunk, m)
+        self.products.linear(hidden, self.inputs[1], self.inputs[2], logits)
         right = logits.gather(1, own).squeeze(1) == logits.amax(1)
-        log_p = logits.log_softmax(1)
-        targets = _Targets(group, rows, place, self.num_labels)
+        log_p = torch.log_softmax(logits, 1, out=self._room("log_p", len(own)))
+        targets = _Targets(group, rows, place, self._loops(group.sizes))
         hard = -log_p.gather(1, own).squeeze(1)
         soft = targets.dot(log_p).mul_(-self.soft_active)
         hard_share, soft_share = _of_rows(group.hard_share, place), _of_rows(group.soft_share, place)
@@ -177,12 +185,13 @@ class Sweep:
     def _observer_chunk(self, group: Group, rows: slice, hidden: Tensor) -> None:
         objective, weights = self.objective, self.weights[rows]
         own = self.labels[rows].unsqueeze(1)
-        logits = self.products.linear(hidden, self.inputs[3], self.inputs[4])
+        logits = self._room("logits", len(own))
+        self.products.linear(hidden, self.inputs[3], self.inputs[4], logits)
         best = logits.amax(1)
         finite = best.isfinite()
         right = (logits.gather(1, own).squeeze(1) == best).logical_and_(finite)
         _place(self.right, self.order, rows, right)
-        log_p = logits.log_softmax(1)
+        log_p = torch.log_softmax(logits, 1, out=self._room("log_p", len(own)))
         own_log_p = log_p.gather(1, own).squeeze(1)
         own_p = own_log_p.exp()
         self.observer_stats.append(torch.stack([-own_log_p, cap_of(own_p, objective), right.to(own_p.dtype)]))
@@ -201,7 +210,7 @@ class Sweep:
             if not bool(finite.all()):
                 seen[~finite] = 0
             group.mass.index_add_(0, place, gate)
-            _Targets(group, rows, place, self.num_labels).add_to_sums(seen, gate)
+            _Targets(group, rows, place, self._loops(group.sizes)).add_to_sums(seen, gate)
 
     def _close(self, group: Group) -> None:
         """All rows of the group's labels have been seen: learn from what the observer made of them."""
@@ -216,11 +225,12 @@ class Sweep:
         self.embedding_sum = self.embedding_sum + group.mass @ normaliser - agreement
         if not all(self.wanted[5:]):
             return
-        gradient = group.q.mul_(group.mass.unsqueeze(1)).sub_(group.sums)
         if self.objective.embedding_reduction == "all":
-            gradient.div_(self.total)
+            group.q.mul_((group.mass / self.total).unsqueeze(1)).addcdiv_(group.sums, self.total, value=-1)
+        else:
+            group.q.mul_(group.mass.unsqueeze(1)).sub_(group.sums)
         buffers = [self._buffer(index) for index in range(5, len(self.inputs))]
-        self.embedding.add_row_gradients(group.labels, group.rows, gradient, buffers)
+        self.embedding.add_row_gradients(group.labels, group.rows, group.q, buffers)
 
     def _finish(self) -> None:
         objective, weights = self.objective, self.weights
@@ -272,6 +282,16 @@ class Sweep:
             else:
                 _place(self._buffer(0), self.order, rows, on_hidden)
 
+    def _loops(self, sizes: list[int] | None) -> bool:
+        return sizes is not None and self.num_labels >= LONG_ROW
+
+    def _room(self, name: str, rows: int) -> Tensor:
+        """Memory of (rows, labels) that every chunk uses anew: fresh pages for each would cost more than the work."""
+        room = self.rooms.get(name)
+        if room is None or len(room) < rows:
+            room = self.rooms[name] = self.hidden.new_empty(max(rows, self.chunk_rows), self.num_labels)
+        return room[:rows]
+
     def _buffer(self, index: int) -> Tensor:
         """The gradient of an input so far; zeros at first."""
         gradient, x = self.gradients[index], self.inputs[index]
@@ -284,9 +304,8 @@ class Sweep:
 class _Targets:
     """The soft target of each row of a chunk. Long rows are not copied: a loop over the labels serves them."""
 
-    def __init__(self, group: Group, rows: slice, place: Tensor, num_labels: int) -> None:
-        self.group, self.rows, self.place = group, rows, place
-        self.loops = group.sizes is not None and num_labels >= LONG_ROW
+    def __init__(self, group: Group, rows: slice, place: Tensor, loops: bool) -> None:
+        self.group, self.rows, self.place, self.loops = group, rows, place, loops
         self.q: Tensor | None = None
 
     def _copied(self) -> Tensor:
@@ -322,7 +341,10 @@ class _Targets:
             self.group.sums.index_add_(0, self.place, seen.mul_(weights.unsqueeze(1)))
             return
         for k, part in self._segments():
-            self.group.sums[k].addmv_(seen[part].T, weights[part])
+            if part.start > 0 or self.rows.start == self.group.start:  # the label's first rows
+                torch.mv(seen[part].T, weights[part], out=self.group.sums[k])
+            else:
+                self.group.sums[k].addmv_(seen[part].T, weights[part])
 
     def _segments(self) -> Iterator[tuple[int, slice]]:
         """The labels of the chunk: where each stands in the group, and its rows within the chunk."""

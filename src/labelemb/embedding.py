@@ -150,7 +150,7 @@ def dense_rows(labels: Tensor, logits: Tensor) -> Tensor:
 def compressed_rows(labels: Tensor, A: Tensor, B: Tensor, bias: Tensor | None = None) -> Tensor:
     """ReLU(A_y B + bias)."""
     compressed = F.embedding(labels, A)  # (k, rank)
-    return F.relu(compressed @ B if bias is None else torch.addmm(bias, compressed, B))
+    return (compressed @ B if bias is None else torch.addmm(bias, compressed, B)).relu_()
 
 
 def spread_probabilities(labels: Tensor, indices: Tensor, probabilities: Tensor) -> Tensor:
