@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labelemb import __version__
 from labelemb.lab.files import write_json
-from labelemb.lab.metrics import confusions, reliability, score, temperature_of
+from labelemb.lab.metrics import confusions, error_percent, reliability, score, temperature_of
 from labelemb.lab.runfolder import RunIdentity
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def finish_run(run: "Run", identity: RunIdentity) -> dict[str, Any]:
     temperature, dev = None, {}
     if data.dev is not None:
         dev_logits = run.logits(data.dev)
-        temperature = temperature_of(dev_logits, data.dev.targets)
-        dev = {"dev_error": score(dev_logits, data.dev.targets).error}
-        run.classifier.head.temperature.fill_(temperature)
+        dev = {"dev_error": error_percent(dev_logits, data.dev.targets)}
+        # as the model keeps it, so that evaluating it again gives the same numbers
+        temperature = float(run.classifier.head.temperature.fill_(temperature_of(dev_logits, data.dev.targets)))
     test_logits = run.logits(data.test)
     reported = run.best or run.records[-1]
     ends = [record for record in run.records if record["step"] % run.batches_per_epoch == 0]
