@@ -23,7 +23,7 @@ def test_the_reference_equals_the_oracle_in_every_combination(case: Case) -> Non
     check(case)
 
 
-@settings(max_examples=400)
+@settings(max_examples=300)
 @given(case=cases(impl="chunked", soft_targets=False))
 def test_the_chunked_implementation_equals_the_oracle_in_every_combination(case: Case) -> None:
     check(case)
@@ -125,6 +125,14 @@ def test_the_soft_term_starts_when_the_counted_training_calls_reach_soft_after(i
     case = Case(Objective(soft_after=2), impl=impl)
     head = case.head()
     assert [training_call(head, case).terms.soft.item() > 0 for _ in range(4)] == [False, False, True, True]
+
+
+def test_a_call_that_says_its_step_is_not_counted() -> None:
+    case = Case(Objective(soft_after=2))
+    head = case.head()
+    for _ in range(5):
+        training_call(head, replace(case, step=0))
+    assert training_call(head, case).terms.soft.item() == 0.0
 
 
 @pytest.mark.parametrize("impl", ["reference", "chunked"])
