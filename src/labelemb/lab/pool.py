@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+WORKER = (sys.executable, "-m", "labelemb.lab.worker")
 STOP_SECONDS = 60.0
 """How long a worker may take to write its checkpoint when asked to stop."""
 
@@ -47,11 +48,18 @@ class WorkerPool:
     counts as failed.
     """
 
-    def __init__(self, tasks: Sequence[Task], jobs: int, comparison: dict[str, Any], threads: int) -> None:
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        jobs: int,
+        comparison: dict[str, Any],
+        threads: int,
+        worker: Sequence[str] = WORKER,
+    ) -> None:
         self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
         for task in tasks:
             self._tasks.put(task)
-        self._comparison = comparison
+        self._comparison, self._worker = comparison, worker
         self._environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._slots = [_Slot(self, number) for number in range(min(jobs, len(tasks)))]
@@ -87,7 +95,7 @@ class WorkerPool:
     def start_process(self, errors: IO[bytes]) -> subprocess.Popen[str]:
         # a session of its own: Ctrl-C in the terminal reaches the comparison only, which then stops its workers
         process = subprocess.Popen(
-            [sys.executable, "-m", "labelemb.lab.worker"],
+            self._worker,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -116,7 +116,6 @@ def _notes(results: dict[str, list[Result]]) -> list[str]:
                 for name in (method, peer)
             )
             if mine >= theirs:
-                notes.append(
-                    f"{method} ({mine:.2f}) does not beat {peer} ({theirs:.2f}) over {len(seeds)} common seeds."
-                )
+                common = f"{len(seeds)} common seed{'s' if len(seeds) > 1 else ''}"
+                notes.append(f"{method} ({mine:.2f}) does not beat {peer} ({theirs:.2f}) over {common}.")
     return notes

@@ -1,0 +1,81 @@
+"""The pool of workers: all tasks, each once, whatever becomes of the processes. The workers here only act."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from labelemb.lab.pool import Event, Task, WorkerPool
+
+WORKER = """
+import json, os, signal, sys
+comparison = json.loads(sys.stdin.readline())
+assert comparison == {"data": None}
+for line in sys.stdin:
+    task = json.loads(line)
+    print(json.dumps({"event": "progress", "step": 1, "total_steps": 2}), flush=True)
+    if task["method"] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if task["method"] == "crashed":
+        print("a library's last words", file=sys.stderr)
+        os._exit(7)
+    if task["method"] == "waiting":
+        signal.pause()
+    if task["method"] == "wrong":
+        print(json.dumps({"event": "failed", "message": "no good", "user_error": True}), flush=True)
+    else:
+        print(json.dumps({"event": "done", "test_error": task["seed"], "process": os.getpid()}), flush=True)
+"""
+
+
+def pool(tmp_path: Path, methods: list[str], jobs: int) -> WorkerPool:
+    tasks = [Task(method, seed, tmp_path / str(seed)) for seed, method in enumerate(methods)]
+    (tmp_path / "worker.py").write_text(WORKER)
+    return WorkerPool(tasks, jobs, {"data": None}, threads=1, worker=[sys.executable, str(tmp_path / "worker.py")])
+
+
+def ends(events: list[Event]) -> dict[int, str]:
+    return {event.task.seed: event.kind for event in events if event.kind in ("done", "failed")}
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 9])
+def test_every_task_is_done_once(tmp_path: Path, jobs: int) -> None:
+    events = list(pool(tmp_path, ["good"] * 6, jobs).events())
+    assert sorted(event.task.seed for event in events if event.kind == "done") == list(range(6))
+    assert len({event.values["process"] for event in events if event.kind == "done"}) <= jobs
+
+
+def test_a_worker_keeps_its_process_from_run_to_run(tmp_path: Path) -> None:
+    events = list(pool(tmp_path, ["good", "wrong", "good"], 1).events())
+    assert ends(events) == {0: "done", 1: "failed", 2: "done"}
+    assert len({event.values["process"] for event in events if event.kind == "done"}) == 1
+
+
+def test_a_killed_worker_fails_its_run_and_is_replaced(tmp_path: Path) -> None:
+    events = list(pool(tmp_path, ["good", "killed", "good"], 1).events())
+    assert ends(events) == {0: "done", 1: "failed", 2: "done"}
+    (failed,) = [event for event in events if event.kind == "failed"]
+    assert failed.values == {"message": "the worker was killed by SIGKILL", "user_error": False}
+
+
+def test_the_last_words_of_a_crashed_worker_are_passed_on(tmp_path: Path) -> None:
+    (failed,) = [event for event in pool(tmp_path, ["crashed"], 1).events() if event.kind == "failed"]
+    assert failed.values["message"] == "the worker ended with exit code 7: a library's last words"
+
+
+def test_stopping_ends_the_workers_and_starts_no_other_task(tmp_path: Path) -> None:
+    started = pool(tmp_path, ["waiting", "waiting", "good"], 2)
+    seen = []
+    for event in started.events():
+        seen.append(event)
+        if sum(entry.kind == "progress" for entry in seen) == 2:
+            started.stop()
+    assert {event.task.seed for event in seen} == {0, 1}
+    assert all(slot._process is not None and slot._process.poll() is not None for slot in started._slots)
+
+
+def test_progress_comes_through_as_the_worker_sent_it(tmp_path: Path) -> None:
+    events = list(pool(tmp_path, ["good"], 1).events())
+    assert [event.kind for event in events] == ["started", "progress", "done"]
+    assert json.dumps(events[1].values) == '{"step": 1, "total_steps": 2}'
