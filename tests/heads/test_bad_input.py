@@ -24,6 +24,8 @@ from labelemb import (
 )
 
 IMPLEMENTATIONS = ["reference", "chunked"]
+WAYS = [("reference", None), ("chunked", None), ("chunked", 2)]
+"""Implementations with their chunk sizes: without one, few logits are taken in one piece."""
 EMBEDDINGS = ["dense", "compressed", "compressed-bias", "running", "fixed"]
 HIDDEN = torch.zeros(2, 3)
 LABELS = torch.tensor([0, 1])
@@ -177,14 +179,14 @@ def embedding_gradients(case: Case, hidden: Tensor, targets: Tensor) -> tuple[Te
     return output.loss, found
 
 
-@pytest.mark.parametrize("impl", IMPLEMENTATIONS)
+@pytest.mark.parametrize(("impl", "chunk_rows"), WAYS)
 @pytest.mark.parametrize("embedding", ["dense", "compressed", "compressed-bias"])
 @pytest.mark.parametrize("correct_only", [True, False])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_non_finite_rows_show_in_the_loss_and_do_not_reach_the_embedding(
-    impl: str, embedding: str, correct_only: bool, value: float
+    impl: str, chunk_rows: int | None, embedding: str, correct_only: bool, value: float
 ) -> None:
-    case = Case(Objective(correct_only=correct_only), embedding, impl, chunk_rows=2)
+    case = Case(Objective(correct_only=correct_only), embedding, impl, chunk_rows)
     hidden, targets, _ = case.inputs()
     without = targets.clone()
     without[2] = -100
@@ -197,11 +199,13 @@ def test_non_finite_rows_show_in_the_loss_and_do_not_reach_the_embedding(
         torch.testing.assert_close(found[name], gradient, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@pytest.mark.parametrize("impl", IMPLEMENTATIONS)
+@pytest.mark.parametrize(("impl", "chunk_rows"), WAYS)
 @pytest.mark.parametrize("correct_only", [True, False])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_non_finite_rows_do_not_reach_the_running_table(impl: str, correct_only: bool, value: float) -> None:
-    case = Case(Objective(correct_only=correct_only), "running", impl, chunk_rows=2)
+def test_non_finite_rows_do_not_reach_the_running_table(
+    impl: str, chunk_rows: int | None, correct_only: bool, value: float
+) -> None:
+    case = Case(Objective(correct_only=correct_only), "running", impl, chunk_rows)
     head = case.head()
     hidden, targets, _ = case.inputs()
     hidden[2] = value

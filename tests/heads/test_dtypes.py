@@ -133,7 +133,7 @@ def test_the_running_table_learns_in_float32_whatever_the_heads_type(impl: str, 
         half(hidden, targets)
     everything = torch.arange(4)
     moved = head.embedding.probabilities(everything) - torch.eye(4)
-    assert float(moved.abs().max()) > 0.01
+    assert float(moved.abs().max()) > 0.005
     found = half.embedding.probabilities(everything).float() - torch.eye(4)
     torch.testing.assert_close(found, moved, rtol=0.05, atol=1e-3)
 

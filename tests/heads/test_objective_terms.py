@@ -84,6 +84,13 @@ def test_many_labels_give_what_the_reference_gives(embedding: str) -> None:
         )
 
 
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+@pytest.mark.parametrize(("impl", "chunk_rows"), IMPLEMENTATIONS)
+def test_more_labels_than_rows(embedding: str, impl: str, chunk_rows: int | None) -> None:
+    """Where a batch shows few of the labels, only those are looked up."""
+    check(Case(Objective(correct_only=False), embedding, impl, chunk_rows, rows=5, num_labels=70, ignored=True))
+
+
 @settings(max_examples=60)
 @given(objective=objectives(), seed=st.integers(0, 1000), progress=st.sampled_from([0.0, 0.5, 1.0]))
 def test_the_functional_form_equals_the_oracle(objective: Objective, seed: int, progress: float) -> None:
