@@ -105,7 +105,7 @@ def _give_targets(
 
 def _take_output(slot: _Slot, head: Head, args: tuple[Any, ...], output: Any) -> Tensor | None:
     """Keep the head's output and hand logits on to whatever the model does behind its last layer."""
-    if not isinstance(output, HeadOutput):
+    if slot.call is None or not isinstance(output, HeadOutput):
         return None
     slot.output = output
     if output.logits is not None:

@@ -25,8 +25,8 @@ from labelemb.products import Products
 from labelemb.running import RunningEmbedding
 
 if TYPE_CHECKING:
-    from labelemb.heads.base import Batch
     from labelemb.heads.label_embedding import LabelEmbeddingHead
+    from labelemb.targets import Batch
 
 CHUNK_BYTES = 48 * 1024**2
 """A chunk of logits has about this size, within the limits of CHUNK_ROWS."""
@@ -103,7 +103,7 @@ class Sweep:
         """Sort the valid rows by label, unless a chunk has room for a row of every label."""
         batch = self.batch
         assert batch.labels is not None
-        valid = None if batch.all_valid else batch.valid.nonzero().squeeze(1)
+        valid = None if bool(batch.valid.all()) else batch.valid.nonzero().squeeze(1)
         labels = batch.labels if valid is None else batch.labels[valid]
         self.order = valid  # None: as they come
         self.sorts = self.num_labels > min(len(labels), self.chunk_rows)
@@ -175,7 +175,7 @@ class Sweep:
         mixed = hard_share * hard + soft_share * soft
         self.predictor_stats.append(torch.stack([hard, soft, mixed, right.to(hard.dtype)]))
         both = hard_share + soft_share
-        if not any(self.wanted[:3]) or (isinstance(both, float) and both == 0):
+        if not any(self.wanted[:3]) or (not isinstance(both, Tensor) and both == 0):
             return
         on_logits = log_p.exp_()  # a fraction 1 / both of the gradient, without the row's weight
         on_logits.scatter_add_(1, own, _column(-hard_share / both, own, log_p.dtype))
@@ -223,7 +223,7 @@ class Sweep:
         agreement = torch.dot(group.sums.view(-1), group.rows.view(-1))
         normaliser = group.rows.amax(1) - group.q.amax(1).log()  # log-sum-exp, from the softmax that is there already
         self.embedding_sum = self.embedding_sum + group.mass @ normaliser - agreement
-        if not all(self.wanted[5:]):
+        if not any(self.wanted[5:]):
             return
         if self.objective.embedding_reduction == "all":
             group.q.mul_((group.mass / self.total).unsqueeze(1)).addcdiv_(group.sums, self.total, value=-1)
@@ -255,8 +255,7 @@ class Sweep:
         self.loss = mixed[0] / total + training_terms(self.terms, objective)
         self.correct = correct[1].long()
         for index, (x, wanted) in enumerate(zip(self.inputs, self.wanted, strict=True)):
-            if wanted and x is not None:
-                self.gradients[index] = self._buffer(index).to(x.dtype)
+            self.gradients[index] = self._buffer(index).to(x.dtype) if wanted and x is not None else None
 
     def _add_layer_gradients(self, layer: int, on_logits: Tensor, hidden: Tensor, weights: Tensor, rows: slice) -> None:
         """Gradients of a linear layer's weight (input `layer`), its bias and, for the predictor, the hidden states.

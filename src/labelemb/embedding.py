@@ -44,13 +44,17 @@ class LabelEmbedding(nn.Module):
     def add_row_gradients(self, labels: Tensor, rows: Tensor, gradient: Tensor, buffers: Sequence[Tensor]) -> None:
         """Add what `gradient` on `rows(labels)` means for each parameter to `buffers`, in parameters() order.
 
-        `labels` are distinct and `rows` is what rows(labels) gave. `gradient` may be overwritten.
+        `labels` are distinct and `rows` is what rows(labels) gave. `gradient` may be overwritten. A frozen parameter's
+        buffer may be filled or left as it is: it is not looked at.
         """
+        trained = [k for k, parameter in enumerate(self.parameters()) if parameter.requires_grad]
+        parameters = list(self.parameters())
         with torch.enable_grad():
-            found = torch.autograd.grad(self.rows(labels), list(self.parameters()), gradient, allow_unused=True)
-        for buffer, value in zip(buffers, found, strict=True):
+            again = self.rows(labels)
+            found = torch.autograd.grad(again, [parameters[k] for k in trained], gradient.to(again), allow_unused=True)
+        for k, value in zip(trained, found, strict=True):
             if value is not None:
-                buffer.add_(value)
+                buffers[k].add_(value)
 
     def to_space(self, names: Sequence[str] | None, counts: Tensor, objective: dict[str, object]) -> LabelSpace:
         """What was learned, detached from training."""
@@ -140,7 +144,16 @@ class FixedEmbedding(LabelEmbedding):
         return _FIXED_ROWS[self.space.form.storage](labels, **dict(self.stored.named_buffers()))
 
     def to_space(self, names: Sequence[str] | None, counts: Tensor, objective: dict[str, object]) -> LabelSpace:
-        return self.space
+        """The space in use, as the buffers hold it; counts and objective are those of its training."""
+        space = self.space
+        return LabelSpace(
+            type(space.form)(**{name: tensor.cpu() for name, tensor in self.stored.named_buffers()}),
+            names=space.names if names is None else names,
+            counts=space.counts,
+            specials=space.specials if names is None else (),
+            objective=space.objective,
+            groups=space.groups if names is None else None,
+        )
 
 
 def dense_rows(labels: Tensor, logits: Tensor) -> Tensor:

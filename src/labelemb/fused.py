@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from labelemb.chunked import Sweep
-from labelemb.heads.base import Batch, TrainingTerms
+from labelemb.heads.base import TrainingTerms
 from labelemb.one_piece import OnePiece
+from labelemb.targets import Batch
 
 if TYPE_CHECKING:
     from labelemb.heads.label_embedding import LabelEmbeddingHead
@@ -57,7 +58,8 @@ class FusedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, work: OnePiece | Sweep, hidden: Tensor, *parameters: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        work.run([hidden, *parameters])
+        with torch.autocast(hidden.device.type, enabled=False):  # its type is used for the large products alone
+            work.run([hidden, *parameters])
         ctx.gradients = work.gradients
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*((hidden, parameters[0]) if work.logits is not None else ()))

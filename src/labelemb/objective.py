@@ -143,7 +143,7 @@ class LossTerms(NamedTuple):
     embedding: Tensor
 
     def as_floats(self) -> dict[str, float]:
-        return {name: float(value) for name, value in zip(self._fields, self, strict=True)}
+        return {name: float(value.detach()) for name, value in zip(self._fields, self, strict=True)}
 
 
 class RowTerms(NamedTuple):

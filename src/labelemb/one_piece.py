@@ -17,8 +17,8 @@ from labelemb.products import Products
 from labelemb.running import RunningEmbedding
 
 if TYPE_CHECKING:
-    from labelemb.heads.base import Batch
     from labelemb.heads.label_embedding import LabelEmbeddingHead
+    from labelemb.targets import Batch
 
 
 class OnePiece:
@@ -151,12 +151,12 @@ class OnePiece:
         assert self.log_q is not None
         total = self.total if objective.embedding_reduction == "all" else right_weight.clamp_min(1)
         term = -torch.dot(sums.view(-1), self.log_q.view(-1)) / total
-        parameters = range(5, len(self.inputs))
-        if all(self.wanted[5:]) and parameters:
+        if any(self.wanted[5:]):
             gradient = self.q.mul_(sums.sum(1, keepdim=True)).sub_(sums).div_(total)
-            for index in parameters:
-                self.gradients[index] = torch.zeros_like(self.inputs[index], dtype=self.products.dtype)  # type: ignore[arg-type]
-            head.embedding.add_row_gradients(self.labels, self.rows, gradient, self.gradients[5:])  # type: ignore[arg-type]
+            buffers = [torch.zeros_like(x, dtype=self.products.dtype) for x in head.embedding.parameters()]
+            head.embedding.add_row_gradients(self.labels, self.rows, gradient, buffers)
+            pairs = zip(buffers, self.wanted[5:], strict=True)
+            self.gradients[5:] = [buffer if wanted else None for buffer, wanted in pairs]
         return term
 
     def _layer_gradients(self, layer: int, on_logits: Tensor, hidden: Tensor) -> None:

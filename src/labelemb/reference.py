@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from labelemb.heads.base import Batch, TrainingTerms, count_correct, per_row_output
+from labelemb.heads.base import TrainingTerms, count_correct, per_row_output
 from labelemb.objective import observed_right, reduce_rows, row_terms, soft_row_terms, softened, widened
 from labelemb.running import RunningEmbedding
+from labelemb.targets import Batch
 
 if TYPE_CHECKING:
     from labelemb.heads.label_embedding import LabelEmbeddingHead
@@ -31,6 +32,18 @@ def reference_terms(
 ) -> TrainingTerms:
     z1 = head.logits(batch.hidden)
     z2 = head.observe(batch, z1)
+    with torch.autocast(z1.device.type, enabled=False):
+        return _terms(head, batch, z1, z2, soft_active, progress)
+
+
+def _terms(
+    head: LabelEmbeddingHead,
+    batch: Batch,
+    z1: Tensor,
+    z2: Tensor | None,
+    soft_active: bool | Tensor,
+    progress: float | None,
+) -> TrainingTerms:
     labels, weights, valid = target_labels(batch)
     e = head.embedding.rows(labels) if head.embedding.learned else None
     rows = (row_terms if batch.labels is not None else soft_row_terms)(
@@ -52,7 +65,7 @@ def reference_terms(
     right = valid & (_right(batch, z2.detach(), labels) if z2 is not None else False)
     if head.training and isinstance(head.embedding, RunningEmbedding) and z2 is not None:
         _update_table(head, head.embedding, batch, z2.detach(), right)
-    observed = None if head.observer is None else right.reshape(len(batch.valid), -1).any(-1).sum()
+    observed = None if head.observer is None else (right if right.ndim == 1 else right.any(-1)).sum()
     return TrainingTerms(loss, terms, batch.rowwise(z1), count_correct(z1, batch), observed, right)
 
 

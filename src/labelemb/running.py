@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -56,6 +57,14 @@ class RunningEmbedding(LabelEmbedding):
             self.register_buffer("top_labels", neighbors % num_labels)  # the label itself first
             self.register_buffer("top_probabilities", F.one_hot(torch.zeros(num_labels).long(), top_k).float())
         self._pending: tuple[Tensor, Tensor] | None = None
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move with the head, but stay in float32 where it goes to half precision: a mean moves by less than that."""
+        super()._apply(fn, recurse)
+        for name, buffer in self.named_buffers():
+            if buffer.is_floating_point():
+                setattr(self, name, buffer.to(torch.promote_types(buffer.dtype, torch.float32)))
+        return self
 
     def probabilities(self, labels: Tensor) -> Tensor:
         if self.top_k is None:

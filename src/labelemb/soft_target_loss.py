@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from labelemb.embedding import FixedEmbedding
 from labelemb.labelspace import LabelSpace
 from labelemb.objective import widened
+from labelemb.targets import checked_labels, checked_weight
 
 
 class SoftTargetLoss(nn.Module):
@@ -43,15 +44,11 @@ class SoftTargetLoss(nn.Module):
         super().__init__()
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f'reduction is {reduction!r}, but must be "mean", "sum" or "none"')
-        if weight is not None and weight.shape != (space.num_labels,):
-            raise ValueError(
-                f"weight has shape {tuple(weight.shape)}, but must be ({space.num_labels},): one per label"
-            )
         self.embedding = FixedEmbedding(space)
         self.hard_weight, self.soft_weight = hard_weight, soft_weight
         self.ignore_index, self.reduction = ignore_index, reduction
         self.weight: Tensor | None
-        self.register_buffer("weight", weight)
+        self.register_buffer("weight", None if weight is None else checked_weight(weight, space.num_labels))
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
         labels_there = self.embedding.num_labels
@@ -60,8 +57,7 @@ class SoftTargetLoss(nn.Module):
                 f"logits have shape {tuple(logits.shape)} and targets {tuple(targets.shape)}, but "
                 f"(..., {labels_there}) and (...) are needed"
             )
-        valid = targets != self.ignore_index
-        labels = torch.where(valid, targets, 0)
+        labels, valid = checked_labels(targets, labels_there, self.ignore_index)
         log_p = F.log_softmax(widened(logits), dim=-1)
         q = self.embedding.probabilities(labels.reshape(-1)).reshape(log_p.shape).to(log_p.dtype)
         hard = -log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)

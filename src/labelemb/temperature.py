@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from labelemb.objective import widened
+from labelemb.targets import checked_labels
 
 LOWEST, HIGHEST = 1e-3, 1e3
 """Inverse temperatures are searched in this range."""
@@ -27,8 +28,8 @@ def fit_temperature(logits: Tensor, targets: Tensor, *, ignore_index: int = -100
             f"logits have shape {tuple(logits.shape)} and targets {tuple(targets.shape)} ({targets.dtype}), but "
             f"(..., labels) and integer (...) are needed"
         )
-    valid = targets != ignore_index
-    logits, targets = widened(logits[valid]).double(), targets[valid].long()
+    labels, valid = checked_labels(targets, logits.shape[-1], ignore_index)
+    logits, targets = widened(logits[valid]).double(), labels[valid]
     if not len(targets):
         raise ValueError("there is no valid target to fit a temperature to")
     aimed = logits.gather(-1, targets.unsqueeze(-1)).sum().item()
@@ -78,6 +79,8 @@ def _minimise(slope_and_curvature: Moments) -> float:
         slope, curvature = slope_and_curvature(inverse)
         if not math.isfinite(slope):
             raise ValueError("the logits are not finite, so that no temperature fits them")
+        if slope == curvature == 0 and inverse == 1:  # all logits are equal: every temperature does
+            return inverse
         low, high = (low, inverse) if slope > 0 else (inverse, high)
         proposal = inverse - slope / curvature if curvature > 0 else math.nan
         if not low < proposal < high:

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from labelemb.heads.base import Batch
 from labelemb.heads.label_embedding import LabelEmbeddingHead
 from labelemb.objective import widened
+from labelemb.targets import Batch
 
 
 class SingleOutputHead(LabelEmbeddingHead):

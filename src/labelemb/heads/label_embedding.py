@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from labelemb.distributed import sum_over_processes
 from labelemb.embedding import CompressedEmbedding, DenseEmbedding, FixedEmbedding, LabelEmbedding
 from labelemb.fused import fused_terms
-from labelemb.heads.base import Batch, Head, HeadOutput, apply_linear
+from labelemb.heads.base import Head, HeadOutput, apply_linear
 from labelemb.labelspace import LabelSpace
 from labelemb.objective import Objective
 from labelemb.reference import reference_terms, target_labels
 from labelemb.running import RunningEmbedding
+from labelemb.targets import Batch
 from labelemb.temperature import agreeing_temperature
 
 if TYPE_CHECKING:

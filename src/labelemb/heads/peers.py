@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from labelemb.distributed import sum_over_processes
-from labelemb.heads.base import Batch, Head, HeadOutput, count_correct
+from labelemb.heads.base import Head, HeadOutput, count_correct
 from labelemb.labelspace import LabelSpace
 from labelemb.objective import LossTerms, Objective, target_shares, widened
+from labelemb.targets import Batch
 
 
 class LogitHead(Head):
@@ -145,7 +146,7 @@ class OnlineSmoothingHead(LogitHead):
         if self.mixing.mass_floor > 0 and batch.progress is None and self.training:
             raise ValueError("a mass floor rises with the training: pass progress= in [0, 1]")
         progress = 1.0 if batch.progress is None else batch.progress
-        targets = self.targets.to(log_p.dtype)
+        targets = self.targets.to(log_p.dtype, copy=True)  # renewed in place before backward() runs
         hard_share, soft_share = target_shares(targets.diagonal(), self.mixing, True, progress)
         smoothing = torch.full_like(targets.diagonal(), self.first_smoothing)
         soft_share = torch.where(self.first_epoch, smoothing, soft_share)  # (labels,)
