@@ -60,10 +60,11 @@ class RunningEmbedding(LabelEmbedding):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move with the head, but stay in float32 where it goes to half precision: a mean moves by less than that."""
+        before = dict(self.named_buffers())
         super()._apply(fn, recurse)
         for name, buffer in self.named_buffers():
-            if buffer.is_floating_point():
-                setattr(self, name, buffer.to(torch.promote_types(buffer.dtype, torch.float32)))
+            if buffer.is_floating_point() and buffer.dtype.itemsize < 4:
+                setattr(self, name, before[name].to(buffer.device))
         return self
 
     def probabilities(self, labels: Tensor) -> Tensor:
