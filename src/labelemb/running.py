@@ -13,6 +13,7 @@ from torch import Tensor
 from labelemb.distributed import sum_over_processes
 from labelemb.embedding import LabelEmbedding, log_rows, spread_probabilities
 from labelemb.labelspace import LabelSpace
+from labelemb.precision import kept_wide
 
 TABLE_LIMIT_BYTES = 512 * 1024**2
 DEFAULT_TOP_K = 64
@@ -23,9 +24,9 @@ ROWS_PER_LABEL = 100
 class RunningEmbedding(LabelEmbedding):
     """For each label the running mean of the observer's softened distribution, with a time constant of one epoch.
 
-    The table starts as the identity, which counts as one epoch of an average label. Each training call first lets the
-    weight of what was seen decay by exp(-rows / rows_per_epoch), then averages the call's rows in; a call's own loss
-    uses the table as it was before.
+    A label that was not seen yet has itself as its soft target. Each training call first lets the weight of what was
+    seen decay by exp(-rows / rows_per_epoch), then averages the call's rows in; a call's own loss uses the table as it
+    was before.
 
     Arguments:
         rows_per_epoch: examples in one epoch (tokens for a sequence model); without it, 100 per label.
@@ -46,7 +47,7 @@ class RunningEmbedding(LabelEmbedding):
         self.rows_per_epoch = rows_per_epoch or ROWS_PER_LABEL * num_labels
         self.top_k = top_k
         self.mass: Tensor
-        self.register_buffer("mass", torch.full((num_labels,), self.rows_per_epoch / num_labels))
+        self.register_buffer("mass", torch.zeros(num_labels))
         self.table: Tensor
         self.top_labels: Tensor
         self.top_probabilities: Tensor
@@ -60,11 +61,8 @@ class RunningEmbedding(LabelEmbedding):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move with the head, but stay in float32 where it goes to half precision: a mean moves by less than that."""
-        before = dict(self.named_buffers())
-        super()._apply(fn, recurse)
-        for name, buffer in self.named_buffers():
-            if buffer.is_floating_point() and buffer.dtype.itemsize < 4:
-                setattr(self, name, before[name].to(buffer.device))
+        with kept_wide(self, ("mass", "table", "top_probabilities")):
+            super()._apply(fn, recurse)
         return self
 
     def probabilities(self, labels: Tensor) -> Tensor:

@@ -177,7 +177,7 @@ class LabelEmbeddingHead(Head):
         """Count the training call, and the right observations of each label."""
         if self.updates is not None and batch.step is None:
             self.updates.add_(1)
-        if self.observer is None:
+        if not self.embedding.needs_observer:
             return
         if batch.labels is not None:
             new = torch.zeros_like(self.counts).scatter_add_(0, batch.labels, right.long())

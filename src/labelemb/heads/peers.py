@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,7 @@ from labelemb.distributed import sum_over_processes
 from labelemb.heads.base import Head, HeadOutput, count_correct
 from labelemb.labelspace import LabelSpace
 from labelemb.objective import LossTerms, Objective, target_shares, widened
+from labelemb.precision import kept_wide
 from labelemb.targets import Batch
 
 
@@ -140,6 +142,11 @@ class OnlineSmoothingHead(LogitHead):
         self.register_buffer("seen_rows", torch.zeros((), dtype=torch.long))
         self.first_epoch: Tensor
         self.register_buffer("first_epoch", torch.ones((), dtype=torch.bool))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        with kept_wide(self, ("targets", "sums")):
+            super()._apply(fn, recurse)
+        return self
 
     def _rows(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         log_p = F.log_softmax(logits, dim=-1)
