@@ -42,7 +42,7 @@ def recommended_head(
 def test_the_table_starts_as_the_identity_that_weighs_one_epoch_of_an_average_label() -> None:
     embedding = RunningEmbedding(5, rows_per_epoch=1000)
     assert torch.equal(embedding.table, torch.eye(5))
-    assert embedding.mass.tolist() == [200.0] * 5
+    assert embedding.mass.tolist() == [0.0] * 5
 
 
 def test_without_rows_per_epoch_an_epoch_is_a_hundred_rows_per_label() -> None:
@@ -50,19 +50,24 @@ def test_without_rows_per_epoch_an_epoch_is_a_hundred_rows_per_label() -> None:
 
 
 def test_one_update_is_the_decayed_mean_worked_out_by_hand() -> None:
-    embedding = RunningEmbedding(2, rows_per_epoch=4)  # each label's identity weighs 2
+    embedding = RunningEmbedding(2, rows_per_epoch=4)
     observe_rows(embedding, torch.tensor([0, 0]), torch.tensor([[0.6, 0.4], [0.2, 0.8]]))
-    before = 2 * math.exp(-2 / 4)
-    assert embedding.mass.tolist() == pytest.approx([before + 2, before])
-    assert embedding.table[0].tolist() == pytest.approx([(before + 0.8) / (before + 2), 1.2 / (before + 2)])
+    assert embedding.table[0].tolist() == pytest.approx([0.4, 0.6])  # the first rows are all there is to average
+    observe_rows(embedding, torch.tensor([0]), torch.tensor([[1.0, 0.0]]))
+    before = 2 * math.exp(-1 / 4)
+    assert embedding.mass.tolist() == pytest.approx([before + 1, 0])
+    assert embedding.table[0].tolist() == pytest.approx(
+        [(0.4 * before + 1) / (before + 1), 0.6 * before / (before + 1)]
+    )
     assert embedding.table[1].tolist() == [0.0, 1.0]
 
 
 def test_what_was_seen_an_epoch_ago_weighs_a_factor_e_less() -> None:
     embedding = RunningEmbedding(3, rows_per_epoch=10)
+    embedding.mass.fill_(6.0)
     for _ in range(10):
         embedding.begin(torch.tensor(1))
-    assert embedding.mass.tolist() == pytest.approx([10 / 3 / math.e] * 3)
+    assert embedding.mass.tolist() == pytest.approx([6 / math.e] * 3)
 
 
 @given(rows=st.integers(1, 12), labels=st.integers(2, 6), gated=st.booleans(), seed=st.integers(0, 99))
