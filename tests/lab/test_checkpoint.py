@@ -64,6 +64,19 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_and_says_so(tmp_path: 
     assert "corrupted" in warnings[0]
 
 
+def test_an_intact_checkpoint_survives_damage_to_the_newer_and_death_in_the_next_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_twice(tmp_path)
+    (tmp_path / CURRENT).write_bytes(b"x")
+    assert load_checkpoint(tmp_path, warn=lambda message: None) == {"step": 1}
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", lambda *paths: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            save_checkpoint(tmp_path, {"step": 3})
+    assert load(tmp_path) == {"step": 1}
+
+
 def test_two_damaged_checkpoints_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     save_twice(tmp_path)
     for name in (CURRENT, PREVIOUS):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -63,15 +62,29 @@ def test_a_run_of_a_comparison_is_the_run_alone(finished: tuple[Path, Outcome], 
     assert_same_run(tmp_path / "alone", run_folder(finished[0], "label-embedding", 1))
 
 
-def test_finished_runs_are_kept_and_more_seeds_extend_them(finished: tuple[Path, Outcome], tmp_path: Path) -> None:
-    out = Path(shutil.copytree(finished[0], tmp_path / "copy"))
-    before = modified(out)
-    outcome = compare(comparison(out, "plain", 3))
-    after = modified(out)
-    assert {file: after[file] for file in before} == before
-    assert outcome.summary is not None
-    assert outcome.summary["methods"]["plain"]["seeds"] == [0, 1, 2]
-    assert outcome.summary["methods"]["label-embedding"]["seeds"] == [0, 1], "what else is there stays in the summary"
+@pytest.fixture(scope="module")
+def extended(finished: tuple[Path, Outcome], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """The same with two more seeds of plain, of which the first cannot be trained."""
+    out = Path(shutil.copytree(finished[0], tmp_path_factory.mktemp("extended") / "copy"))
+    (out / "plain" / "seed-2").write_text("a file in the way of the run's folder")
+    return out, compare(comparison(out, "plain", 4))
+
+
+def test_finished_runs_are_kept_and_more_seeds_extend_them(
+    finished: tuple[Path, Outcome], extended: tuple[Path, Outcome]
+) -> None:
+    for file, time in modified(finished[0]).items():
+        assert (extended[0] / file.relative_to(finished[0])).stat().st_mtime_ns == time
+    summary = extended[1].summary
+    assert summary is not None
+    assert summary["methods"]["plain"]["seeds"] == [0, 1, 3]
+    assert summary["methods"]["label-embedding"]["seeds"] == [0, 1], "what else is there stays in the summary"
+
+
+def test_a_failing_run_does_not_stop_the_others(extended: tuple[Path, Outcome]) -> None:
+    assert [failure["run"] for failure in extended[1].failures] == ["plain seed 2"]
+    assert "seed-2" in extended[1].failures[0]["message"]
+    assert run_folder(extended[0], "plain", 3).joinpath("result.json").exists()
 
 
 def test_results_and_metrics_alone_count_as_finished(finished: tuple[Path, Outcome], tmp_path: Path) -> None:
@@ -104,15 +117,6 @@ def test_what_is_wrong_for_all_runs_is_said_before_any_starts(tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
-def test_one_failing_run_does_not_stop_the_others(tmp_path: Path) -> None:
-    (tmp_path / "plain").mkdir()
-    (tmp_path / "plain" / "seed-0").write_text("a file in the way of the run's folder")
-    outcome = compare(comparison(tmp_path, "plain", 2))
-    assert [failure["run"] for failure in outcome.failures] == ["plain seed 0"]
-    assert outcome.summary is not None
-    assert outcome.summary["methods"]["plain"]["seeds"] == [1]
-
-
 def test_a_summary_of_nothing_is_none(tmp_path: Path) -> None:
     assert write_summary(tmp_path) is None
 
@@ -125,7 +129,7 @@ def children_of(process: subprocess.Popen[str]) -> list[int]:
 
 
 def test_ctrl_c_ends_with_130_and_loses_nothing(tmp_path: Path) -> None:
-    settings = [word for override in (*OVERRIDES[1:], "train.epochs=60") for word in ("--set", override)]
+    settings = [word for override in (*OVERRIDES[1:], "train.epochs=30") for word in ("--set", override)]
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "labelemb.lab.cli", "compare", "digits", "--out", str(tmp_path)),
@@ -138,14 +142,13 @@ def test_ctrl_c_ends_with_130_and_loses_nothing(tmp_path: Path) -> None:
     assert process.stderr is not None
     assert "[1/2] plain seed 0" in process.stderr.readline()
     children = children_of(process)
-    os.kill(process.pid, signal.SIGINT)
+    process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130, errors
     assert errors.strip() == "labelemb: interrupted; run the same command again to go on"
     assert len(children) == 1
     assert not Path(f"/proc/{children[0]}").exists()
-    finished_run = {file: time for file, time in modified(tmp_path).items() if file.parent.name == "seed-0"}
-    outcome = compare(comparison(tmp_path, "plain", 2, "train.epochs=60"))
-    assert outcome.summary is not None
-    assert outcome.summary["methods"]["plain"]["test_error"]["n"] == 2
-    assert {file: modified(tmp_path)[file] for file in finished_run} == finished_run
+    assert run_folder(tmp_path, "plain", 0).joinpath("result.json").exists()
+    for out in (run_folder(tmp_path, "plain", 1), tmp_path / "never interrupted"):
+        quick_run(out, quick_recipe("train.epochs=30"), "plain", seed=1)
+    assert_same_run(run_folder(tmp_path, "plain", 1), tmp_path / "never interrupted")

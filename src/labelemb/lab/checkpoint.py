@@ -58,6 +58,8 @@ def load_checkpoint(folder: Path, warn: Callable[[str], None]) -> dict[str, Any]
             continue
         for problem in corrupted:
             warn(f"{problem}: going on from the checkpoint before it")
+            # out of the way: the next save must not put it in the place of the one that is intact
+            (folder / CURRENT).unlink(missing_ok=True)
         return state
     if corrupted:
         raise LabError(f"{'; '.join(corrupted)}: delete {folder} to begin the run again")

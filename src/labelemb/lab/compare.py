@@ -16,7 +16,6 @@ from labelemb.lab.files import make_folder, write_json, write_text
 from labelemb.lab.interrupts import Interrupted
 from labelemb.lab.messages import RunOptions
 from labelemb.lab.methods import Method
-from labelemb.lab.plots import plot_curves, plot_heatmap
 from labelemb.lab.pool import Task, WorkerPool
 from labelemb.lab.progress import Board
 from labelemb.lab.recipe import Recipe
@@ -121,6 +120,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def write_summary(out: Path) -> dict[str, Any] | None:
     """summary.json, table.md, curves.png and heatmap.png from all finished runs of a folder; None without any."""
+    from labelemb.lab.plots import plot_curves  # slow to import, and the workers can start meanwhile
+
     results = finished_results(out)
     if not results:
         return None
@@ -134,6 +135,8 @@ def write_summary(out: Path) -> dict[str, Any] | None:
 
 def _write_heatmap(out: Path, results: dict[str, list[dict[str, Any]]]) -> None:
     """The label space of the first method that learned one: label embedding's, if it is there."""
+    from labelemb.lab.plots import plot_heatmap
+
     methods = sorted(results, key=lambda method: (not method.startswith("label-embedding"), method))
     for method in methods:
         for result in results[method]:

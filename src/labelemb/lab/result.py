@@ -9,7 +9,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from labelemb import __version__
+from labelemb import LabelSpace, __version__
 from labelemb.lab.files import write_json
 from labelemb.lab.metrics import confusions, error_percent, reliability, score, temperature_of
 from labelemb.lab.runfolder import RunIdentity
@@ -99,6 +99,8 @@ def finish_run(run: "Run", identity: RunIdentity) -> dict[str, Any]:
     if run.fabric.is_global_zero:
         _write_files(run, test_logits)
         write_json(run.folder.result_file, result)
+        if run.writer is not None:
+            run.writer.close()
     run.fabric.barrier()
     return result
 
@@ -109,13 +111,20 @@ def _write_files(run: "Run", test_logits: Tensor) -> None:
     run.folder.write_model(tensors, {"label_names": names, "preprocessing": run.data.preprocessing})
     space = run.classifier.head.label_space(names)
     if space is not None:
-        space.save(run.folder.labels_file)
+        _with_groups(space, run.data.groups).save(run.folder.labels_file)
     if run.num_labels <= MOST_CONFUSION_LABELS:
         totals = torch.bincount(run.data.test.targets, minlength=run.num_labels)
         confusion = {"labels": names, "examples": totals.tolist()}
         write_json(
             run.folder.path / "confusion.json", confusion | {"wrong": confusions(test_logits, run.data.test.targets)}
         )
+
+
+def _with_groups(space: LabelSpace, groups: dict[str, list[str]] | None) -> LabelSpace:
+    """The space with the data's groups of labels, such as CIFAR-100's coarse classes."""
+    if groups is None:
+        return space
+    return LabelSpace(space.form, names=space.names, counts=space.counts, objective=space.objective, groups=groups)
 
 
 def _count(module: torch.nn.Module) -> int:

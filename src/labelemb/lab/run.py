@@ -59,7 +59,7 @@ class Run:
         self.best_state: dict[str, Tensor] | None = None
         self.seconds = {"training": 0.0, "evaluation": 0.0}
         self.saved_at = time.monotonic()
-        self.writer = _event_writer(folder.path) if options.tensorboard and fabric.is_global_zero else None
+        self.writer: Any = None
 
     @property
     def step(self) -> int:
@@ -105,6 +105,11 @@ class Run:
 
     def _scores(self, name: str, examples: Examples) -> dict[str, float]:
         logits = self.logits(examples)
+        if not bool(logits.isfinite().all()):
+            raise LabError(
+                f"the predictions on the {name} set are not finite at update {self.step}; the last good checkpoint is "
+                "kept; a lower train.lr or train.clip_norm=1 may help"
+            )
         return {
             f"{name}_error": error_percent(logits, examples.targets),
             f"{name}_nll": mean_nll(logits, examples.targets),
@@ -143,6 +148,8 @@ class Run:
             self._restore(state)
         if self.fabric.is_global_zero:
             self.folder.replace_records(self.records)
+            if self.options.tensorboard:
+                self.writer = _event_writer(self.folder.path, self.step)
 
     def _restore(self, state: dict[str, Any]) -> None:
         processes, rank = self.fabric.world_size, self.fabric.global_rank
@@ -162,12 +169,13 @@ class Run:
         self.seconds = state["seconds"]
 
 
-def _event_writer(path: Path) -> Any:
+def _event_writer(path: Path, step: int) -> Any:
+    """TensorBoard's writer; it forgets events from `step` on, of a run that got further before it was killed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise LabError("--tensorboard needs the tensorboard package: pip install 'labelemb[tensorboard]'") from error
-    return SummaryWriter(path / "tensorboard")
+    return SummaryWriter(path / "tensorboard", purge_step=step)
 
 
 def _write_events(writer: Any, record: dict[str, Any]) -> None:

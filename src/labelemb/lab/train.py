@@ -51,9 +51,13 @@ def train_run(
         return finished
     fabric = make_fabric(recipe.train)
     with folder.locked() if fabric.is_global_zero else nullcontext():
+        finished = folder.result()
+        if finished is not None:  # by the process that had the folder before
+            return finished
         data = load_data(recipe, data_path, seed)
         if fabric.is_global_zero:
-            about = {"command": options.command, "data": str(data_path) if data_path else None, "machine": machine()}
+            place = None if data_path is None else str(data_path.resolve())
+            about = {"command": options.command, "data": place, "machine": machine()}
             folder.begin(identity, recipe, about)
         run = Run(fabric, recipe, method, seed, data, folder, options)
         run.resume(warn)

@@ -13,6 +13,7 @@ from labelemb.lab.interrupts import Interrupted
 
 USER_ERROR = 2
 INTERRUPTED = 130
+LAB_PACKAGES = ("lightning_fabric", "matplotlib", "PIL", "pooch", "scipy", "sklearn", "tqdm")
 
 EXAMPLES = """\
 examples:
@@ -37,6 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in LAB_PACKAGES:
+            raise
+        return _fail(f"this needs the package {error.name}: pip install 'labelemb[lab]'")
     except BrokenPipeError:
         # the reader, `head` say, has seen enough; Python would complain once more when it closes the stream
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,40 @@
+"""A worker whose comparison was killed: it saves and ends by itself."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from quick_runs import quick_recipe, quick_run
+
+from labelemb.lab import runfolder
+from labelemb.lab.checkpoint import CURRENT
+from labelemb.lab.errors import LabError
+from labelemb.lab.runfolder import RunFolder
+
+
+def test_a_worker_ends_with_a_checkpoint_when_nobody_listens_any_more(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(quick_recipe("train.epochs=100000").to_toml())
+    comparison = {"recipe": str(recipe), "data": None, "options": {"threads": 1, "checkpoint_seconds": 1000.0}}
+    task = {"method": "plain", "seed": 0, "folder": str(tmp_path / "run")}
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "labelemb.lab.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    worker.stdin.write(json.dumps(comparison) + "\n" + json.dumps(task) + "\n")
+    worker.stdin.flush()
+    assert json.loads(worker.stdout.readline())["event"] == "progress"
+    worker.stdout.close()
+    assert worker.wait() != 0
+    worker.stdin.close()
+    assert (tmp_path / "run" / CURRENT).exists()
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runfolder, "LOCK_SECONDS", 0.0)
+    with RunFolder(tmp_path).locked(), pytest.raises(LabError, match="another process is training in"):
+        quick_run(tmp_path)
+    quick_run(tmp_path)
