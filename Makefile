@@ -1,4 +1,4 @@
-# make demo   set up the environment and compare the methods on a small data set
+# make demo   set up the environment, then train with and without label embedding on a small data set
 # make test   ruff, mypy and the test suite
 # make bench  speed and memory against plain PyTorch
 # Another index or torch build: PIP_FLAGS="--index-url ..." make demo
@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/python examples/digits.py
+	$(BIN)/labelemb compare digits --out runs/digits
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

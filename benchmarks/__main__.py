@@ -1,6 +1,6 @@
 """Run the benchmarks and print their tables:  python -m benchmarks [steps heads memory ...]
 
-Each table gives ratios of sides measured in the same run, interleaved, best of several rounds. Run it on a quiet machine.
+Each table gives ratios of sides measured in the same run, interleaved, best of several rounds. It needs a quiet machine.
 """
 
 import argparse
@@ -10,11 +10,12 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import heads, memory, steps
+from benchmarks import heads, memory, steps, training_loop
 
 TABLES = {
     "steps": (steps.measure, "Whole training step, batch 100, Adam, 10 labels"),
     "heads": (heads.measure, "Head alone, forward and backward, labels drawn by Zipf's law"),
+    "loop": (training_loop.measure, "The lab's training loop against a bare one, MNIST's MLP, one update"),
     "memory": (memory.measure, "Peak memory of one forward and backward pass"),
 }
 

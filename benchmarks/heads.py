@@ -1,9 +1,9 @@
 """Forward and backward of the head alone, for many labels, against the naive loss and the matrix-product floor.
 
-The floor. With N rows, d features, m labels, U distinct labels in the batch and rank r, these products cannot be avoided:
-z1 = h W1 (2 N d m operations), its two gradients (4 N d m), z2 = h W2 (2 N d m) and one gradient, since h is stopped
-(2 N d m): 10 N d m. The embedding's rows of the distinct labels cost 2 U r m and their two gradients 4 U r m. The floor is
-(10 N d m + 6 U r m) operations at the speed that torch.mm reaches in the same run on the largest of these products.
+The floor. With N rows, d features, m labels, U distinct labels in the batch and rank r, these products cannot be
+avoided: z1 = h W1 (2 N d m operations), its two gradients (4 N d m), z2 = h W2 (2 N d m) and one gradient, since h is
+stopped (2 N d m): 10 N d m. The embedding's rows of the distinct labels cost 2 U r m and their two gradients 4 U r m.
+The floor is (10 N d m + 6 U r m) operations at the speed that torch.mm reaches in the same run on z1 = h W1.
 """
 
 from collections.abc import Callable
