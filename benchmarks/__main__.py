@@ -1,6 +1,6 @@
 """Run the benchmarks and print their tables:  python -m benchmarks [steps heads memory ...]
 
-Each table gives ratios of sides measured in the same run, interleaved, best of several rounds. It needs a quiet machine.
+Each table gives ratios of sides measured in the same run, interleaved, best of several rounds, on a quiet machine.
 """
 
 import argparse
@@ -46,9 +46,8 @@ def main() -> None:
     print(f"{machine()}; load before the run {load:.1f}")
     for name in options.tables or TABLES:
         measure, title = TABLES[name]
-        print(
-            f"\n{title} (`python -m benchmarks {name} --rounds {options.rounds}`)\n\n{markdown(measure(options.rounds))}"
-        )
+        print(f"\n{title} (`python -m benchmarks {name} --rounds {options.rounds}`)\n")
+        print(markdown(measure(options.rounds)))
 
 
 if __name__ == "__main__":
