@@ -1,0 +1,247 @@
+"""`Attachment`: what stands between a pretrained model, its last linear layer and the head while it trains.
+
+The layer stays where it is and becomes the head's predictor, so that tied weights, `generate`, evaluation and plain
+checkpoints know nothing of the head. Only a call in training mode with labels is different:
+
+1. the labels are taken out of the model's call, so that the model computes no loss of its own;
+2. the layer reads no rows, so that no logits are computed there: the head reads the hidden state and the labels, and
+   the rest of the model sees a placeholder in the shape of the logits;
+3. the head's loss, and its logits where it has them, are put into the model's output.
+
+The placeholder holds at each row 1 + its position in the sequence. So it shows which positions a model picks that
+classifies by its last token, and whether a model changes its logits behind the layer, where the head cannot follow.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.utils import ModelOutput
+
+from labelemb.heads import Head, HeadOutput
+from labelemb.objective import LossTerms
+
+CALL_OPTIONS = ("sample_weight", "step", "progress")
+IGNORED = -100
+"""The label that Transformers leaves out everywhere."""
+
+
+@dataclass
+class Call:
+    """One call of the model with labels, in training mode."""
+
+    targets: Tensor
+    options: dict[str, Any]
+    as_tuple: bool
+    hidden: Tensor | None = None
+    """What the layer was given."""
+    output: HeadOutput | None = None
+    placeholder: Tensor | None = None
+
+
+class Attachment(nn.Module):
+    """A head and its place in a model; `attach_to_pretrained` makes it, as the model's submodule `label_embedding`.
+
+    Attributes:
+        head: the head. Its predictor is the model's own layer and is no part of its `state_dict`.
+        layer_name: the layer's name inside the model.
+        language_model: whether the labels are tokens.
+        shifts: whether row t of a sequence predicts label t + 1.
+        terms: the five terms of the latest training call, detached.
+        step, progress: what calls tell the head that do not say it themselves; set by the callback.
+    """
+
+    head: Head
+
+    def __init__(
+        self, model: PreTrainedModel, layer_name: str, head: Head, *, language_model: bool, shifts: bool
+    ) -> None:
+        super().__init__()
+        self.layer_name, self.language_model, self.shifts = layer_name, language_model, shifts
+        self.head = head
+        self.terms: LossTerms | None = None
+        self.step: int | None = None
+        self.progress: float | None = None
+        self.parts_missing = False
+        self._call: Call | None = None
+        self._copies_logits: bool | None = None  # whether the model copies its logits; None before it was seen
+        parameters = inspect.signature(type(model).forward).parameters
+        self._arguments: Sequence[str] = list(parameters)[1:]
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        self._model_takes_num_items: bool = getattr(model, "accepts_loss_kwargs", takes_any)
+        layer = model.get_submodule(layer_name)
+        del head.predictor
+        head.__dict__["predictor"] = layer  # known to the head, but registered in its old place alone
+        model.register_forward_pre_hook(self._before_model, with_kwargs=True)
+        layer.register_forward_pre_hook(self._before_layer)
+        layer.register_forward_hook(self._after_layer)
+        model.register_forward_hook(self._after_model, always_call=True)
+        head.register_load_state_dict_pre_hook(self._notice_missing_parts)
+
+    def _before_model(
+        self, model: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if len(args) <= len(self._arguments):
+            kwargs, args = dict(zip(self._arguments, args, strict=False)) | kwargs, ()
+        self._call = None
+        options = {name: kwargs.pop(name) for name in CALL_OPTIONS if name in kwargs}
+        if not model.training or kwargs.get("labels") is None:
+            if not self._model_takes_num_items:
+                kwargs.pop("num_items_in_batch", None)
+            return args, kwargs
+        if self.parts_missing:
+            raise ValueError(
+                "the model was loaded from a checkpoint without the head's training parts: resume with "
+                "LabelEmbeddingCallback in the Trainer, or call load_training_parts(model, folder)"
+            )
+        labels: Tensor = kwargs.pop("labels")
+        if self.language_model and model.config.is_encoder_decoder:
+            kwargs |= _decoder_inputs(model, kwargs, labels)
+        if "use_cache" in self._arguments:
+            kwargs.setdefault("use_cache", False)
+        as_tuple = not (kwargs["return_dict"] if kwargs.get("return_dict") is not None else model.config.return_dict)
+        if as_tuple:
+            kwargs["return_dict"] = True
+        options = {"step": self.step, "progress": self.progress} | options
+        options["num_items"] = kwargs.pop("num_items_in_batch", None)
+        targets = kwargs.pop("shift_labels", None)
+        if targets is None:
+            targets = F.pad(labels, (0, 1), value=IGNORED)[..., 1:] if self.shifts else labels
+        self._call = Call(targets, options, as_tuple)
+        return args, kwargs
+
+    def _before_layer(self, layer: nn.Linear, args: tuple[Any, ...]) -> tuple[Tensor] | None:
+        if self._call is None:
+            return None
+        if self._call.hidden is not None:
+            raise ValueError(f"the model calls its layer {self.layer_name!r} twice for one answer: no head fits there")
+        self._call.hidden = args[0]
+        return (args[0].new_empty(0, layer.in_features),)
+
+    def _after_layer(self, layer: nn.Linear, args: tuple[Any, ...], logits: Tensor) -> Tensor | None:
+        call = self._call
+        if call is None:
+            return None
+        assert call.hidden is not None
+        rows = call.hidden.shape[:-1]
+        if not self._picks_positions(call):
+            call.output = self._train(call, call.hidden)
+        if self._copies_logits:
+            return call.hidden.new_empty(*rows, layer.out_features, device="meta")
+        positions = torch.arange(1, rows[-1] + 1, dtype=torch.float32, device=call.hidden.device)
+        call.placeholder = positions.unsqueeze(-1).expand(*rows, layer.out_features)
+        return call.placeholder
+
+    def _after_model(self, model: PreTrainedModel, args: tuple[Any, ...], output: Any) -> Any:
+        call, self._call = self._call, None
+        if call is None or output is None:  # no labels; or an error inside the model, which is on its way
+            return None
+        if not isinstance(output, ModelOutput) or output.get("logits") is None:
+            raise ValueError(f"{type(model).__name__} gives no logits by name, so no head can be attached to it")
+        if call.hidden is None:
+            raise ValueError(
+                f"the model did not call its layer {self.layer_name!r}: it was replaced after the head was attached "
+                f"(by resize_token_embeddings, say); attach last"
+            )
+        given: Tensor = output["logits"]
+        if call.output is None:
+            call.output = self._train(call, _picked_rows(call, given, self.layer_name))
+        elif self._copies_logits is None:
+            assert call.placeholder is not None
+            if given is not call.placeholder and not torch.equal(given, call.placeholder):
+                raise ValueError(_CHANGED.format(type(model).__name__, self.layer_name))
+            self._copies_logits = given is not call.placeholder
+        loss = call.output.loss + _other_losses(model, output)
+        output = type(output)(**{**output, "loss": loss, "logits": call.output.logits})
+        return output.to_tuple() if call.as_tuple else output
+
+    def _picks_positions(self, call: Call) -> bool:
+        """Whether there is one label a sequence where the layer reads every position: the model will pick one."""
+        assert call.hidden is not None
+        rows, targets = call.hidden.shape[:-1], call.targets
+        labelled = targets.shape[:-1] if targets.is_floating_point() else targets.shape
+        if len(rows) == 2 and labelled.numel() == rows[0] != rows.numel():
+            call.targets = targets.reshape(-1, *targets.shape[len(labelled) :])
+            return True
+        if labelled.numel() != rows.numel():
+            raise ValueError(
+                f"the labels have shape {tuple(targets.shape)}, but layer {self.layer_name!r} reads rows of shape "
+                f"{tuple(rows)}: there must be one label a row"
+            )
+        call.targets = targets.reshape(*rows, *targets.shape[len(labelled) :])
+        return False
+
+    def _train(self, call: Call, hidden: Tensor) -> HeadOutput:
+        floor = getattr(getattr(self.head, "objective", None), "mass_floor", 0)
+        if floor and call.options["progress"] is None and getattr(self.head, "total_steps", None) is None:
+            raise ValueError(
+                "a mass floor rises with the training: add LabelEmbeddingCallback to the Trainer's callbacks, or pass "
+                "progress= in [0, 1] in the model's call"
+            )
+        active, self._call = self._call, None  # the head may call the layer itself, as its predictor
+        output: HeadOutput = self.head(hidden, call.targets.to(hidden.device), **call.options)
+        self._call = active
+        self.terms = LossTerms(*(term.detach() for term in output.terms))
+        return output
+
+    def _notice_missing_parts(self, head: nn.Module, state_dict: dict[str, Any], prefix: str, *unused: object) -> None:
+        """A plain checkpoint brings the predictor alone, and what was learned beside other weights does not fit it."""
+        self.parts_missing = not any(key.startswith(prefix) for key in state_dict)
+
+
+_CHANGED = (
+    "{} changes its logits behind layer {!r} (scales or caps them, or adds others): the head would train other logits "
+    "than the model gives, so it cannot be attached"
+)
+
+
+def attachment_of(model: nn.Module) -> Attachment:
+    """The attachment of a model that `attach_to_pretrained` was called on."""
+    found = getattr(model, "label_embedding", None)
+    if not isinstance(found, Attachment):
+        raise ValueError(f"no head is attached to this {type(model).__name__}: call attach_to_pretrained first")
+    return found
+
+
+def _decoder_inputs(model: PreTrainedModel, kwargs: dict[str, Any], labels: Tensor) -> dict[str, Any]:
+    """What a seq2seq model would make of its labels: the decoder's inputs, shifted to the right."""
+    if any(kwargs.get(name) is not None for name in ("decoder_input_ids", "decoder_inputs_embeds")):
+        return {}
+    shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    if shift is None:
+        raise ValueError(f"{type(model).__name__} does not say how to shift its labels: pass decoder_input_ids")
+    return {"decoder_input_ids": shift(labels=labels)}
+
+
+def _picked_rows(call: Call, given: Tensor, layer_name: str) -> Tensor:
+    """The hidden states at the positions that the model has picked from the placeholder, (sequences, in_features)."""
+    assert call.hidden is not None
+    sequences, length = call.hidden.shape[:2]
+    positions = given.detach().reshape(len(given), -1)[:, 0].long() - 1
+    expected = (positions + 1).unsqueeze(1).expand_as(given)
+    inside = bool(((positions >= 0) & (positions < length)).all())
+    if len(given) != sequences or not inside or not torch.equal(expected.to(given), given):
+        raise ValueError(f"the model mixes the answers of several positions behind layer {layer_name!r}: no head fits")
+    return call.hidden[torch.arange(sequences, device=positions.device), positions]
+
+
+def _other_losses(model: PreTrainedModel, output: ModelOutput) -> Tensor | float:
+    """What the model adds to the loss of its answers: losses that need no labels, and that of a mixture's router."""
+    own = output.get("loss")
+    total: Tensor | float = 0.0 if own is None else own
+    if getattr(model.config, "output_router_logits", False):
+        router = output.get("aux_loss")
+        if router is None:
+            raise ValueError(
+                f"{type(model).__name__} computes its router's loss with that of the labels only: set "
+                f"output_router_logits=False in its configuration to train without it"
+            )
+        total = total + model.config.router_aux_loss_coef * router
+    return total

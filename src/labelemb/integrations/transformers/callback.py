@@ -1,0 +1,135 @@
+"""`LabelEmbeddingCallback`: what a head needs to know from the `Trainer`, and what the user wants to know from it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from labelemb.distributed import sum_over_processes
+from labelemb.integrations.transformers.attachment import attachment_of
+from labelemb.integrations.transformers.names import label_names, label_space
+from labelemb.integrations.transformers.training_parts import load_training_parts
+from labelemb.labelspace.names import check_names
+from labelemb.objective import LossTerms
+
+LABEL_SPACE_FILE = "label_space.safetensors"
+
+
+class LabelEmbeddingCallback(TrainerCallback):
+    """For a `Trainer` whose model has a head: logs the five terms, saves the label space, and lets training resume.
+
+    >>> trainer = Trainer(model, arguments, train_dataset=..., callbacks=[LabelEmbeddingCallback()])
+
+    - Tells the head how far the training is (a mass floor and `soft_after` need it).
+    - Adds "terms/hard", "terms/soft", "terms/observer", "terms/cap" and "terms/embedding" to what the Trainer logs
+      beside "loss": means over the updates since the last time.
+    - Brings the training parts back when the Trainer resumes or loads its best model.
+    - Writes `label_space.safetensors` into the output folder at the end.
+
+    Arguments:
+        tokenizer: names the labels of a language model; by default the Trainer's processing_class.
+        resume_from: the checkpoint that the Trainer resumes from, where it is not in the Trainer's own output folder.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase | None = None, *, resume_from: str | os.PathLike[str] | None = None
+    ) -> None:
+        self.tokenizer, self.resume_from = tokenizer, resume_from
+        self._sums: Tensor | None = None  # (5,)
+        self._updates = 0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        model: PreTrainedModel = kwargs["model"]
+        attachment = attachment_of(model)
+        if args.label_smoothing_factor:
+            raise ValueError(
+                f"label_smoothing_factor is {args.label_smoothing_factor}, but then the Trainer takes a loss of its "
+                f"own: set it to 0 (PlainHead(..., label_smoothing=) is the same as a head)"
+            )
+        check_names(label_names(model, self._tokenizer_of(kwargs)), attachment.head.num_labels)  # not after hours
+        if attachment.parts_missing:
+            folder = self.resume_from or _output_folder(args) / f"checkpoint-{state.global_step}"
+            try:
+                load_training_parts(model, folder, same_weights=True)
+            except ValueError as error:
+                raise ValueError(
+                    f"{error}; say where the Trainer resumes from: LabelEmbeddingCallback(resume_from=folder)"
+                ) from error
+        attachment.terms, self._sums, self._updates = None, None, 0
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        attachment = attachment_of(kwargs["model"])
+        attachment.step = state.global_step
+        attachment.progress = min(1.0, state.global_step / max(1, state.max_steps))
+
+    def on_substep_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._collect(kwargs["model"])
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self._collect(kwargs["model"])
+        self._updates += 1
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        logs: dict[str, Any] = kwargs["logs"]
+        if "loss" not in logs or self._sums is None:
+            return
+        sums = sum_over_processes(self._sums)  # each process has divided by the labels of all of them
+        processes = 1 if args.average_tokens_across_devices else args.world_size
+        means = (sums / (self._updates * processes)).tolist()
+        terms = {f"terms/{name}": value for name, value in zip(LossTerms._fields, means, strict=True)}
+        logs.update(terms)
+        state.log_history[-1].update(terms)
+        self._sums, self._updates = None, 0
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        model: PreTrainedModel = kwargs["model"]
+        attachment = attachment_of(model)
+        attachment.step = attachment.progress = None
+        if attachment.parts_missing and state.best_model_checkpoint is not None:
+            load_training_parts(model, state.best_model_checkpoint, same_weights=True)
+        space = label_space(model, self._tokenizer_of(kwargs))
+        if space is not None and args.should_save:
+            folder = _output_folder(args)
+            folder.mkdir(parents=True, exist_ok=True)
+            space.save(folder / LABEL_SPACE_FILE)
+
+    def _collect(self, model: PreTrainedModel) -> None:
+        """Add the terms of one call up; the calls of an update have divided by the labels of the whole update."""
+        attachment = attachment_of(model)
+        if attachment.terms is None:
+            raise ValueError(
+                "the head saw no labels in this update: the Trainer must give the model its `labels` (no "
+                "compute_loss_func, no other label_names)"
+            )
+        terms = torch.stack(attachment.terms)
+        self._sums = terms if self._sums is None else self._sums + terms
+        attachment.terms = None
+
+    def _tokenizer_of(self, kwargs: dict[str, Any]) -> PreTrainedTokenizerBase | None:
+        given = self.tokenizer or kwargs.get("processing_class")
+        return given if isinstance(given, PreTrainedTokenizerBase) else None
+
+
+def _output_folder(args: TrainingArguments) -> Path:
+    assert args.output_dir is not None  # the Trainer has put its default there
+    return Path(args.output_dir)

@@ -1,0 +1,47 @@
+"""What an attached model has learned about its labels, with their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from labelemb.integrations.transformers.attachment import attachment_of
+from labelemb.labelspace import LabelSpace
+
+
+def label_space(model: PreTrainedModel, tokenizer: Any = None) -> LabelSpace | None:
+    """The label space of an attached model; None for a head that learns nothing about the labels.
+
+    Labels have the names of `config.id2label`. Those of a language model are the tokenizer's tokens, its special tokens
+    left out of `nearest`; without a tokenizer they are numbers.
+    """
+    names = label_names(model, tokenizer)
+    space = attachment_of(model).head.label_space(names)
+    if space is None or names is None or tokenizer is None:
+        return space
+    known = set(names)
+    return LabelSpace(
+        space.form,
+        names=names,
+        counts=space.counts,
+        specials=[token for token in tokenizer.all_special_tokens if token in known],
+        objective=space.objective,
+    )
+
+
+def label_names(model: PreTrainedModel, tokenizer: Any = None) -> list[str] | None:
+    """One name a label, or None where nothing names them."""
+    attachment = attachment_of(model)
+    num_labels = attachment.head.num_labels
+    if not attachment.language_model:
+        names_by_label = dict(model.config.id2label or {})
+        return [str(names_by_label.get(label, label)) for label in range(num_labels)]
+    if tokenizer is None:
+        return None
+    tokens = tokenizer.convert_ids_to_tokens(list(range(min(num_labels, len(tokenizer)))))
+    names: dict[str, None] = {}  # an ordered set
+    for label in range(num_labels):  # layers are often larger than their vocabulary
+        token = tokens[label] if label < len(tokens) else None
+        names[f"<label {label}>" if token is None or token in names else token] = None
+    return list(names)

@@ -1,0 +1,147 @@
+"""`attach_to_pretrained`: find a model's last layer, check that a head fits there, and put it beside the layer."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from functools import partial
+from typing import Any, TypeVar
+
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
+
+from labelemb.heads import Head, LabelEmbeddingHead
+from labelemb.integrations.transformers.attachment import IGNORED, Attachment, attachment_of
+from labelemb.integrations.transformers.training_parts import save_pretrained_with_parts
+
+Model = TypeVar("Model", bound=PreTrainedModel)
+
+
+def attach_to_pretrained(
+    model: Model, layer: str | None = None, head: Head | None = None, *, shift: bool | None = None, **options: Any
+) -> Model:
+    """Train a Hugging Face model's last linear layer by label embedding, in place.
+
+    >>> model = attach_to_pretrained(model)  # a classifier: bert.classifier, gpt2.score, roberta.classifier.out_proj
+    >>> model = attach_to_pretrained(model, rank=100)  # a language or seq2seq model: lm_head
+    >>> model(**inputs, labels=labels).loss.backward()
+
+    In training mode a call with `labels` gives the head's loss. Everything else (evaluation, `generate`, a call without
+    labels) is the plain model. `model.label_embedding.head` is the head, `model.label_embedding.terms` are the five
+    terms of the latest training call. Attach last: after resizing embeddings, before an optimiser is made.
+
+    Arguments:
+        model: a model with one linear layer behind its body, and `labels` among its arguments.
+        layer: the layer's name inside the model; by default it is found.
+        head: a head to use, whose predictor is replaced by the layer; by default `LabelEmbeddingHead.from_linear` of
+            the layer with `options` (rank=, objective=, ...).
+        shift: whether row t of a sequence predicts label t + 1; by default as in the model's own loss.
+    """
+    if not isinstance(model, PreTrainedModel):
+        raise TypeError(
+            f"the model is a {type(model).__name__}, but must be a PreTrainedModel; labelemb.attach takes any"
+        )
+    if hasattr(model, "label_embedding"):
+        raise ValueError("a head is attached to this model already")
+    if "labels" not in inspect.signature(type(model).forward).parameters:
+        raise ValueError(f"{type(model).__name__} takes no labels: a model with a classifier or lm_head is needed")
+    name, linear = _find_layer(model, layer)
+    language_model = linear is model.get_output_embeddings()
+    _check_labels(model, name, linear, language_model)
+    if head is None:
+        head = LabelEmbeddingHead.from_linear(linear, **options)
+    elif options:
+        raise ValueError(f"options {sorted(options)} go to a new head, but head= was given")
+    elif (head.in_features, head.num_labels) != (linear.in_features, linear.out_features):
+        sizes = f"{head.in_features} -> {head.num_labels}"
+        raise ValueError(f"the head is {sizes}, but layer {name!r} {linear.in_features} -> {linear.out_features}")
+    if head.ignore_index != IGNORED:
+        raise ValueError(
+            f"the head's ignore_index is {head.ignore_index}, but Transformers leaves out labels {IGNORED}"
+        )
+    shifts = _shifts_labels(model, language_model) if shift is None else shift
+    attachment = Attachment(model, name, head.to(linear.weight.device), language_model=language_model, shifts=shifts)
+    model.label_embedding = attachment.train(model.training)
+    model.__dict__["accepts_loss_kwargs"] = True  # the Trainer then tells how many labels an update has
+    if shifts and model.loss_type is None:
+        model.loss_type = "ForCausalLM"  # what it falls back to; known to the Trainer, its count of labels is right
+    parts = [f"label_embedding.{key}" for key in attachment.state_dict()]
+    model._keys_to_ignore_on_save = [*(model._keys_to_ignore_on_save or ()), *parts]
+    model.__dict__["save_pretrained"] = partial(save_pretrained_with_parts, model)
+    return model
+
+
+def parameter_groups(
+    model: PreTrainedModel, lr: float, embedding_lr: float | None = None, weight_decay: float = 0.0
+) -> list[dict[str, Any]]:
+    """Groups for an optimiser of an attached model: a learned embedding at its own rate, without decay.
+
+    >>> optimizer = torch.optim.AdamW(parameter_groups(model, lr=5e-5, embedding_lr=0.05, weight_decay=0.01))
+    >>> Trainer(..., optimizers=(optimizer, None))
+
+    Vectors (biases, norms) of the model itself do not decay, as in the `Trainer`.
+    """
+    attachment = attachment_of(model)
+    inside = {id(parameter) for parameter in attachment.parameters()}
+    body = [parameter for parameter in model.parameters() if id(parameter) not in inside and parameter.requires_grad]
+    groups = [
+        {"params": [parameter for parameter in body if parameter.ndim > 1], "lr": lr, "weight_decay": weight_decay},
+        {"params": [parameter for parameter in body if parameter.ndim < 2], "lr": lr, "weight_decay": 0.0},
+        *attachment.head.parameter_groups(lr, embedding_lr, weight_decay),
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def _find_layer(model: PreTrainedModel, name: str | None) -> tuple[str, nn.Linear]:
+    """The layer of this name; without one the output embeddings, or the last linear layer behind the model's body."""
+    modules = dict(model.named_modules())
+    linear = {name: module for name, module in modules.items() if isinstance(module, nn.Linear)}
+    body = f"{model.base_model_prefix}."
+    behind = [name for name in linear if not name.startswith(body)]
+    if name is None:
+        outputs = [name for name, module in linear.items() if module is model.get_output_embeddings()]
+        if not outputs and not behind:
+            raise ValueError(f"{type(model).__name__} has no linear layer behind its body to attach a head to")
+        name = (outputs or behind)[-1]
+    if name in linear:
+        return name, linear[name]
+    inside = [other for other in linear if other.startswith(f"{name}.")]
+    near = difflib.get_close_matches(name, linear, 3)
+    candidates = ", ".join(inside[-5:] or near or behind[-5:] or list(linear)[-5:]) or "none"
+    if name not in modules:
+        raise ValueError(f"the model has no layer {name!r}; its linear layers: {candidates}")
+    kind = type(modules[name]).__name__
+    raise ValueError(f"layer {name!r} is a {kind}, but must be an nn.Linear; linear layers: {candidates}")
+
+
+def _check_labels(model: PreTrainedModel, name: str, layer: nn.Linear, language_model: bool) -> None:
+    """Refuse a layer that does not give one answer out of the configuration's labels."""
+    config = model.config
+    if language_model:
+        known, key = config.get_text_config(decoder=True).vocab_size, "vocab_size"
+    else:
+        known, key = config.num_labels, "num_labels"
+        if known == 1 or config.problem_type in ("regression", "multi_label_classification"):
+            problem = config.problem_type or "regression"
+            raise ValueError(
+                f"the model is configured for {problem} with {known} labels, but label embedding needs one true label "
+                f"of two or more: problem_type='single_label_classification'"
+            )
+    if layer.out_features != known:
+        raise ValueError(
+            f"layer {name!r} gives {layer.out_features} labels, but the model's configuration has {key}={known}"
+        )
+
+
+def _shifts_labels(model: PreTrainedModel, language_model: bool) -> bool:
+    """Whether the model's own loss compares row t with label t + 1.
+
+    Most models leave that to `loss_function`; those with a loss of their own keep the shifted labels in a variable.
+    """
+    if not language_model or model.config.is_encoder_decoder:
+        return False
+    code = inspect.unwrap(type(model).forward).__code__
+    if "loss_function" in code.co_names:
+        return LOSS_MAPPING.get(model.loss_type or "ForCausalLM") is ForCausalLMLoss
+    return "shift_labels" in code.co_varnames

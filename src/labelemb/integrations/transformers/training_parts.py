@@ -1,0 +1,94 @@
+"""The head's training parts (observer, embedding, counts) in a file beside a plain checkpoint.
+
+`model.safetensors` of an attached model holds what a plain model has, under the names it has there. All that training
+needs beside it is in `label_embedding.safetensors`, which plain Transformers does not look at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import nn
+from transformers import PreTrainedModel
+
+from labelemb.integrations.transformers.attachment import Attachment, attachment_of
+from labelemb.labelspace.atomic import replacing
+
+FILE_NAME = "label_embedding.safetensors"
+FORMAT = "labelemb.training-parts"
+FINGERPRINT_VALUES = 4096
+
+
+def save_pretrained_with_parts(
+    model: PreTrainedModel,
+    save_directory: str | os.PathLike[str],
+    *args: Any,
+    training_parts: bool = True,
+    **kwargs: Any,
+) -> None:
+    """`save_pretrained` of an attached model: a plain checkpoint, and unless refused the training parts beside it."""
+    type(model).save_pretrained(model, save_directory, *args, **kwargs)
+    if not (args[0] if args else kwargs.get("is_main_process", True)):
+        return
+    if training_parts:
+        save_training_parts(model, save_directory)
+    else:
+        (Path(save_directory) / FILE_NAME).unlink(missing_ok=True)  # those of an earlier save belong to other weights
+
+
+def save_training_parts(model: nn.Module, folder: str | os.PathLike[str]) -> None:
+    """Write an attached model's training parts into a folder."""
+    attachment = attachment_of(model)
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in attachment.head.state_dict().items()}
+    metadata = {"format": FORMAT, "layer": attachment.layer_name, "fingerprint": _fingerprint(attachment)}
+    with replacing(Path(folder) / FILE_NAME) as file:
+        file.write(save(tensors, metadata))
+
+
+def load_training_parts(model: nn.Module, folder: str | os.PathLike[str], *, same_weights: bool = False) -> None:
+    """Continue where another training ended: read the training parts that were saved beside a checkpoint.
+
+    >>> model = attach_to_pretrained(BertForSequenceClassification.from_pretrained("out"), rank=8)  # as before
+    >>> load_training_parts(model, "out")
+
+    `same_weights` refuses parts that were saved with other weights of the layer.
+    """
+    attachment, path = attachment_of(model), Path(folder) / FILE_NAME
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
+    except FileNotFoundError:
+        raise ValueError(f"{folder} has no {FILE_NAME}: it holds a model without the training parts") from None
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{path}: cannot be read: {error}") from error
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{path}: not a file of training parts")
+    if same_weights and metadata.get("fingerprint") != _fingerprint(attachment):
+        raise ValueError(f"{path}: was saved with other weights than those of the model")
+    _check_parts(path, tensors, attachment.head.state_dict())
+    attachment.head.load_state_dict(tensors)
+    attachment.parts_missing = False
+
+
+def _check_parts(path: Path, found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+    for name in sorted(found.keys() | wanted.keys()):
+        shapes = [tuple(parts[name].shape) if name in parts else "nothing" for parts in (found, wanted)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(
+                f"{path}: has {shapes[0]} for {name}, but the head {shapes[1]}: attach it with the options it was "
+                f"trained with"
+            )
+
+
+def _fingerprint(attachment: Attachment) -> str:
+    """Tells the layer's weights from those of another moment or training, by a sample of them."""
+    values = attachment.head.predictor.weight.detach().flatten()
+    sample = values[:: max(1, len(values) // FINGERPRINT_VALUES)].double().cpu()
+    return hashlib.sha256(sample.numpy().tobytes()).hexdigest()
