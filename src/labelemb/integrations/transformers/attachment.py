@@ -122,6 +122,8 @@ class Attachment(nn.Module):
             return None
         if self._call.hidden is not None:
             raise ValueError(f"the model calls its layer {self.layer_name!r} twice for one answer: no head fits there")
+        if layer.out_features != self.head.num_labels:
+            raise ValueError(_REPLACED.format(self.layer_name))
         self._call.hidden = args[0]
         return (args[0].new_empty(0, layer.in_features),)
 
@@ -146,10 +148,7 @@ class Attachment(nn.Module):
         if not isinstance(output, ModelOutput) or output.get("logits") is None:
             raise ValueError(f"{type(model).__name__} gives no logits by name, so no head can be attached to it")
         if call.hidden is None:
-            raise ValueError(
-                f"the model did not call its layer {self.layer_name!r}: it was replaced after the head was attached "
-                f"(by resize_token_embeddings, say); attach last"
-            )
+            raise ValueError(_REPLACED.format(self.layer_name))
         given: Tensor = output["logits"]
         if call.output is None:
             call.output = self._train(call, _picked_rows(call, given, self.layer_name))
@@ -199,6 +198,10 @@ class Attachment(nn.Module):
 _CHANGED = (
     "{} changes its logits behind layer {!r} (scales or caps them, or adds others): the head would train other logits "
     "than the model gives, so it cannot be attached"
+)
+_REPLACED = (
+    "the model's layer {!r} was replaced or resized after the head was attached (by resize_token_embeddings, say): "
+    "attach last"
 )
 
 

@@ -1,0 +1,5 @@
+"""Nothing is downloaded: set before any test imports Transformers."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
