@@ -1,0 +1,58 @@
+"""The temperature of the probabilities, with rows that may have weights."""
+
+import numpy as np
+import torch
+from scipy.optimize import brentq
+from torch import Tensor, nn
+
+from labelemb.sklearn.examples import Examples
+from labelemb.sklearn.network import Network
+from labelemb.sklearn.training import hidden_blocks
+
+MOST_LOGITS = 1 << 22
+"""Rows are left out evenly to stay below: many fewer are enough for one number."""
+SHARPEST, FLATTEST = 1e3, 1e-3
+"""Inverse temperatures are searched in this range."""
+
+
+@torch.no_grad()
+def calibrate(network: Network, examples: Examples, held_out: Examples | None) -> None:
+    """Find the head's temperature: from the labels of held-out rows if there are any, else from the observer.
+
+    The observer is trained with hard labels alone, so the predictor is brought to agree with it on training rows, as
+    `LabelEmbeddingHead.calibrate` does. A head without an observer keeps its temperature if nothing was held out.
+    """
+    observer: nn.Linear | None = getattr(network.head, "observer", None)
+    if held_out is None and observer is None:
+        return
+    source = examples if held_out is None else held_out
+    step = -(-len(source) * network.head.num_labels // MOST_LOGITS)
+    index = source.index[::step]
+    logits, aimed = [], []
+    for block, hidden in hidden_blocks(network, source.rows, index):
+        logits.append(network.head(hidden).double())
+        if held_out is None and observer is not None:
+            aimed.append((observer(hidden).double().softmax(1) * logits[-1]).sum(1))
+        else:
+            aimed.append(logits[-1].gather(1, torch.from_numpy(source.labels[block]).unsqueeze(1)).squeeze(1))
+    weights = torch.ones(len(index)).double() if source.weights is None else torch.from_numpy(source.weights[index])
+    network.head.temperature.fill_(weighted_temperature(torch.cat(logits), torch.cat(aimed), weights))
+
+
+def weighted_temperature(logits: Tensor, aimed: Tensor, weights: Tensor) -> float:
+    """The temperature with the lowest weighted cross entropy, where a row's targets have the mean logit `aimed`.
+
+    The cross entropy is convex in the inverse temperature b, with the slope E_p[z] - aimed for p = softmax(b z).
+    """
+
+    def slope(inverse: float) -> float:
+        p = (inverse * logits).softmax(1)
+        return float(weights @ ((p * logits).sum(1) - aimed))
+
+    if float(np.ptp(logits.numpy(), axis=1).max()) == 0:
+        return 1.0  # all logits are equal: every temperature does
+    if slope(FLATTEST) >= 0:
+        return 1 / FLATTEST
+    if slope(SHARPEST) <= 0:
+        return 1 / SHARPEST
+    return 1 / brentq(slope, FLATTEST, SHARPEST, xtol=1e-12, rtol=1e-12)
