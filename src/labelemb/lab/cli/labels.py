@@ -1,4 +1,4 @@
-"""Verbs that look at what was learned about labels: nearest and heatmap."""
+"""Verbs that look at what was learned about labels: nearest, heatmap and map."""
 
 import argparse
 import json
@@ -19,6 +19,11 @@ HEATMAP_EXAMPLES = """\
   labelemb heatmap runs/digits/label-embedding/seed-0
   labelemb heatmap animals.safetensors --labels cat,dog,horse --out pets.png
 """
+MAP_EXAMPLES = """\
+  labelemb map runs/digits/label-embedding/seed-0
+  labelemb map animals.safetensors --out animals.svg
+  labelemb map animals.safetensors --json
+"""
 
 
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
@@ -35,6 +40,14 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     heatmap.add_argument("--labels", metavar="L,L,...", help="only these labels, in this order")
     heatmap.add_argument("--out", type=Path, metavar="FILE", help="picture to write (heatmap.png beside the labels)")
     heatmap.set_defaults(run=_heatmap)
+
+    label_map = add_verb(
+        verbs, "map", "draw all labels in the plane, those that are alike close together", MAP_EXAMPLES
+    )
+    label_map.add_argument("space", type=Path, metavar="RUN_OR_FILE", help="folder of a run, or a label space file")
+    label_map.add_argument("--out", type=Path, metavar="FILE", help="picture to write (map.png beside the labels)")
+    add_json(label_map)
+    label_map.set_defaults(run=_map)
 
 
 def load_space(path: Path) -> "LabelSpace":
@@ -89,4 +102,26 @@ def _heatmap(options: argparse.Namespace) -> int:
         raise LabError(str(error)) from error
     part = "" if len(shown) == space.num_labels else f" ({len(shown)} of {space.num_labels} labels)"
     print(f"wrote {out}{part}")
+    return 0
+
+
+def _map(options: argparse.Namespace) -> int:
+    from labelemb.lab.label_map import label_map
+    from labelemb.lab.map_plot import plot_map
+
+    space = load_space(options.space)
+    found = label_map(space)
+    if options.json:
+        rounded = found.positions.round(6).tolist()
+        print(json.dumps({"share": round(found.share, 6), "labels": dict(zip(space.names, rounded, strict=True))}))
+        if options.out is None:
+            return 0
+    folder = options.space if options.space.is_dir() else options.space.parent
+    out = options.out or folder / "map.png"
+    try:
+        plot_map(found, space.names, out)
+    except ValueError as error:  # a file name whose ending is no picture format
+        raise LabError(str(error)) from error
+    if not options.json:
+        print(f"wrote {out} (two dimensions hold {100 * found.share:.0f} % of the differences)")
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from labelemb import __version__
-from labelemb.lab.cli import catalogue, labels, trained, training
+from labelemb.lab.cli import catalogue, labels, report, trained, training
 from labelemb.lab.errors import LabError
 from labelemb.lab.interrupts import Interrupted
 
@@ -64,7 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"labelemb {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for group in (training, trained, labels, catalogue):
+    for group in (training, trained, labels, report, catalogue):
         group.add_verbs(verbs)
     return parser
 

@@ -1,0 +1,30 @@
+"""The verb that writes a page to look at: report."""
+
+import argparse
+import webbrowser
+from pathlib import Path
+
+from labelemb.lab.cli.arguments import Verbs, add_verb
+
+EXAMPLES = """\
+  labelemb report runs/digits --open
+  labelemb report runs/digits/label-embedding/seed-0 -o digits.html
+"""
+
+
+def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    report = add_verb(verbs, "report", "write a page with curves, calibration, confusions and labels", EXAMPLES)
+    report.add_argument("folder", type=Path, metavar="FOLDER", help="folder of a comparison or of a run")
+    report.add_argument("-o", "--out", type=Path, metavar="FILE", help="page to write (report.html in the folder)")
+    report.add_argument("--open", action="store_true", help="show it in the browser")
+    report.set_defaults(run=_report)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from labelemb.lab.report import write_report
+
+    path = write_report(options.folder, options.out)
+    print(f"wrote {path}")
+    if options.open:
+        webbrowser.open(path.resolve().as_uri())
+    return 0

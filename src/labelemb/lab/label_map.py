@@ -1,0 +1,86 @@
+"""A map of labels: two numbers a label, so that labels which resemble the same labels lie close together.
+
+The rows of the label space are taken as distributions. A label's own share says how sure the model is of it, not what
+it resembles, so it is replaced by the share of its nearest label and the row is divided by its sum. The square roots of
+such rows are unit vectors whose distances are Hellinger distances; the map is their best flat picture, the first two
+components of a singular value decomposition. No random numbers: the same space always gives the same map.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.linalg import LinearOperator, svds
+
+from labelemb import LabelSpace
+from labelemb.lab.neighbor_table import NeighborTable, neighbor_table
+
+MOST_WHOLE_ROWS = 2000
+"""Up to this many labels whole rows are used, beyond it the nearest labels of each row."""
+NEIGHBORS = 50
+SMALLEST = 1e-12
+
+
+@dataclass(frozen=True)
+class LabelMap:
+    """Where the labels lie, and how much of their differences the map shows.
+
+    Attributes:
+        positions: (labels, 2), the larger side of the map from -1 to 1.
+        share: the part of the variance of the rows that lies in the two directions, 0 to 1.
+    """
+
+    positions: np.ndarray
+    share: float
+
+
+def label_map(space: LabelSpace) -> LabelMap:
+    """The map of all labels of a space."""
+    labels = space.num_labels
+    if labels < 3:  # one or two points need no decomposition, and have no second direction
+        return LabelMap(np.array([[0.0, 0.0]] if labels == 1 else [[-1.0, 0.0], [1.0, 0.0]]), 1.0)
+    if labels <= MOST_WHOLE_ROWS:
+        positions, share = _from_rows(np.asarray(space.matrix(), dtype=np.float64))
+    else:
+        positions, share = _from_neighbors(neighbor_table(space, NEIGHBORS))
+    for axis in range(2):  # a decomposition leaves the signs open
+        if positions[np.abs(positions[:, axis]).argmax(), axis] < 0:
+            positions[:, axis] *= -1
+    positions -= (positions.max(axis=0) + positions.min(axis=0)) / 2
+    return LabelMap(positions / max(float(np.abs(positions).max()), SMALLEST), share)
+
+
+def _from_rows(matrix: np.ndarray) -> tuple[np.ndarray, float]:
+    np.fill_diagonal(matrix, 0)
+    np.fill_diagonal(matrix, matrix.max(axis=1))
+    vectors = np.sqrt(matrix / np.maximum(matrix.sum(axis=1, keepdims=True), SMALLEST))
+    vectors -= vectors.mean(axis=0)
+    left, values, _ = np.linalg.svd(vectors, full_matrices=False)
+    return left[:, :2] * values[:2], _share(values[:2], float((values**2).sum()))
+
+
+def _from_neighbors(table: NeighborTable) -> tuple[np.ndarray, float]:
+    """The same from the nearest labels alone: a sparse matrix, whose mean is taken off without filling it."""
+    labels = len(table.indices)
+    columns = np.column_stack([np.arange(labels), table.indices])
+    entries = np.column_stack([table.similarities[:, 0], table.similarities]).astype(np.float64)
+    rows = np.broadcast_to(np.arange(labels)[:, None], columns.shape)
+    used = (columns >= 0) & (entries > 0)
+    entries = np.sqrt(entries / np.maximum(entries.sum(axis=1, keepdims=True), SMALLEST))
+    sparse = csr_matrix((entries[used], (rows[used], columns[used])), shape=(labels, labels))
+    mean = np.asarray(sparse.mean(axis=0)).ravel()
+    ones = np.ones(labels)
+    centred = LinearOperator(
+        sparse.shape,
+        matvec=lambda x: sparse @ x - ones * (mean @ x),
+        rmatvec=lambda x: sparse.T @ x - mean * x.sum(),
+        dtype=np.float64,
+    )
+    left, values, _ = svds(centred, k=2, v0=np.cos(np.arange(labels)), random_state=0)
+    order = np.argsort(-values)
+    total = float(sparse.multiply(sparse).sum() - labels * (mean @ mean))
+    return left[:, order] * values[order], _share(values, total)
+
+
+def _share(values: np.ndarray, total: float) -> float:
+    return min(1.0, float((values**2).sum()) / max(total, SMALLEST))

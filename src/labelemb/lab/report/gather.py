@@ -1,0 +1,134 @@
+"""What the page shows about the runs of a folder, as plain data."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from labelemb import __version__
+from labelemb.lab.errors import LabError
+from labelemb.lab.files import read_json
+from labelemb.lab.report.spaces import gather_spaces
+from labelemb.lab.runfolder import RunFolder
+from labelemb.lab.summary import BASELINE, find_runs, summarise
+from labelemb.lab.table import LEGEND
+
+Result = dict[str, Any]
+ABOUT = ("command", "epochs", "examples", "parameters", "machine", "versions")
+
+
+def gather(folder: Path) -> dict[str, Any]:
+    """The page's data for the folder of a run or of a comparison."""
+    runs = _runs(folder)
+    finished = _finished(runs)
+    results = {method: list(found.values()) for method, found in finished.items()}
+    notes: list[str] = []
+    example = next((result for found in results.values() for result in found), None)
+    about = example or _identity(runs[0])
+    return {
+        "version": __version__,
+        "recipe": about["recipe"],
+        "about": {key: about[key] for key in ABOUT if key in about},
+        "summary": summarise(results) if results else None,
+        "legend": LEGEND.splitlines(),
+        "methods": [_method(method, found) for method, found in finished.items()],
+        "unfinished": [_unfinished(run) for run in runs if not run.result_file.exists()],
+        "spaces": gather_spaces({method: list(found) for method, found in finished.items()}, notes),
+        "notes": notes,
+    }
+
+
+def _runs(folder: Path) -> list[RunFolder]:
+    """The run in the folder itself, or the runs of a comparison below it."""
+    if not folder.is_dir():
+        raise LabError(f"there is no folder {folder}")
+    alone = RunFolder(folder)
+    runs = [alone] if _has_begun(alone) else [run for run in find_runs(folder) if _has_begun(run)]
+    if not runs:
+        raise LabError(
+            f"{folder} holds no run and no comparison (no run.json or result.json in it or in METHOD/seed-N)"
+        )
+    return runs
+
+
+def _has_begun(run: RunFolder) -> bool:
+    return run.result_file.exists() or (run.path / "run.json").exists()
+
+
+def _identity(run: RunFolder) -> dict[str, Any]:
+    return run.result() or read_json(run.path / "run.json")
+
+
+def _finished(runs: Sequence[RunFolder]) -> dict[str, dict[RunFolder, Result]]:
+    """Finished runs and their results, by method and seed; the baseline first, as in all tables."""
+    pairs = [(run, result) for run in runs if (result := run.result()) is not None]
+    pairs.sort(key=lambda pair: (pair[1]["method"] != BASELINE, pair[1]["method"], pair[1]["seed"]))
+    finished: dict[str, dict[RunFolder, Result]] = {}
+    for run, result in pairs:
+        finished.setdefault(result["method"], {})[run] = result
+    return finished
+
+
+def _method(method: str, runs: dict[RunFolder, Result]) -> dict[str, Any]:
+    return {
+        "name": method,
+        "runs": [
+            {
+                "seed": result["seed"],
+                "epochs": [point["epoch"] for point in result["curve"] if "test_error" in point],
+                "errors": [round(point["test_error"], 4) for point in result["curve"] if "test_error" in point],
+                "test_error": result["test_error"],
+                "seconds_per_epoch": result["seconds_per_epoch"],
+            }
+            for result in runs.values()
+        ],
+        "reliability": _pooled([result["reliability"] for result in runs.values() if "reliability" in result]),
+        "confusion": _confusion(list(runs)),
+    }
+
+
+def _unfinished(run: RunFolder) -> dict[str, Any]:
+    """How far a run has come, and its curve until there."""
+    identity = read_json(run.path / "run.json")
+    try:
+        records = run.records() if run.metrics_file.exists() else []
+    except LabError:  # its last line may be half written at this moment
+        records = []
+    ends = [record for record in records if "test_error" in record and float(record["epoch"]).is_integer()]
+    return {
+        "method": identity["method"],
+        "seed": identity["seed"],
+        "epoch": records[-1]["epoch"] if records else 0,
+        "of": run.recipe().train.epochs if run.recipe_file.exists() else None,
+        "epochs": [record["epoch"] for record in ends],
+        "errors": [round(record["test_error"], 4) for record in ends],
+    }
+
+
+def _pooled(diagrams: Sequence[list[dict[str, float]]]) -> list[dict[str, float]]:
+    """One reliability diagram of the examples of all runs; empty bins are left out."""
+    pooled = []
+    for bins in zip(*diagrams, strict=True):
+        count = sum(bin["count"] for bin in bins)
+        if count:
+            means = {key: sum(bin["count"] * bin[key] for bin in bins) / count for key in ("confidence", "accuracy")}
+            pooled.append({"count": count, **means})
+    return pooled
+
+
+def _confusion(runs: Sequence[RunFolder]) -> dict[str, Any] | None:
+    """Wrong predictions summed over the runs that kept them: label names, examples, [target, predicted, count]."""
+    files = [run.path / "confusion.json" for run in runs]
+    tables = [read_json(file) for file in files if file.exists()]
+    tables = [table for table in tables if table["labels"] == tables[0]["labels"]]
+    if not tables:
+        return None
+    wrong: dict[tuple[int, int], int] = {}
+    for table in tables:
+        for target, predicted, count in table["wrong"]:
+            wrong[target, predicted] = wrong.get((target, predicted), 0) + count
+    return {
+        "runs": len(tables),
+        "labels": tables[0]["labels"],
+        "examples": [sum(column) for column in zip(*(table["examples"] for table in tables), strict=True)],
+        "wrong": [[*cell, count] for cell, count in wrong.items()],
+    }

@@ -1,0 +1,59 @@
+// Pairs of labels that are nearly the same, or that are often confused.
+
+let pairOrder = "likeness";
+
+/** Both ways together; null where confusions are not known. */
+function confusedBothWays(a, b) {
+  return state.space.confusion ? confused(a, b) + confused(b, a) : null;
+}
+
+/** sqrt(p(a to b) p(b to a) / (p(a to a) p(b to b))): 1 where each gives the other what it keeps itself. */
+function likeness(a, b) {
+  const { own } = state.space;
+  return Math.sqrt((similarity(a, b) * similarity(b, a)) / (own[a] * own[b] || 1));
+}
+
+function mostConfused() {
+  const { confusion, names } = state.space;
+  const totals = new Map();
+  for (const [cell, count] of confusion.counts) {
+    const [target, predicted] = [Math.floor(cell / names.length), cell % names.length];
+    const key = Math.min(target, predicted) * names.length + Math.max(target, predicted);
+    totals.set(key, (totals.get(key) ?? 0) + count);
+  }
+  const best = [...totals].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, 30);
+  return best.map(([key]) => [Math.floor(key / names.length), key % names.length]);
+}
+
+function drawPairs() {
+  const { names, pairs, confusion } = state.space;
+  const shown = pairOrder === "likeness" || !confusion ? pairs : mostConfused();
+  const link = (label) => el("button", { type: "button", class: "link", onclick: () => { chooseLabel(label); byId("labels").scrollIntoView(); } }, names[label]);
+  const head = ["label", "label", "likeness", ...(confusion ? ["confused", "first as second", "second as first"] : [])];
+  const rows = shown.map(([a, b, value]) => {
+    const cells = [el("td", { class: "text" }, link(a)), el("td", { class: "text" }, link(b)), el("td", {}, fixed(value ?? likeness(a, b), 2))];
+    if (confusion) cells.push(...[confusedBothWays(a, b), confused(a, b), confused(b, a)].map((count) => el("td", {}, String(count))));
+    return el("tr", {}, ...cells);
+  });
+  byId("pair-table").replaceChildren(
+    el("thead", {}, el("tr", {}, ...head.map((title, index) => el("th", { scope: "col", class: index < 2 ? "text" : null }, title)))),
+    el("tbody", {}, ...rows),
+  );
+  const runs = confusion ? ` Counts are of wrong test predictions, ${plural(confusion.runs, "run")} together.` : " Confusions are kept up to 500 labels only.";
+  byId("pairs-about").textContent = `Likeness 1: each label gives the other as much as it keeps itself.${runs} Example pictures are not shown: a run's folder does not keep the data.`;
+}
+
+function startPairs() {
+  if (!data.spaces.length) return;
+  for (const order of ["likeness", "confusion"]) {
+    byId(`by-${order}`).addEventListener("click", () => {
+      pairOrder = order;
+      for (const other of ["likeness", "confusion"]) byId(`by-${other}`).setAttribute("aria-pressed", String(other === order));
+      drawPairs();
+    });
+  }
+  on("space", () => {
+    byId("by-confusion").disabled = !state.space.confusion;
+    drawPairs();
+  });
+}

@@ -1,0 +1,60 @@
+"""From a folder to its page: template, style, programs and data become one file that needs nothing else."""
+
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from labelemb.lab.errors import LabError
+from labelemb.lab.files import write_text
+from labelemb.lab.report.gather import gather
+
+SCRIPTS = (
+    "base.js",
+    "chart.js",
+    "methods.js",
+    "summary.js",
+    "curves.js",
+    "calibration.js",
+    "space.js",
+    "search.js",
+    "map.js",
+    "matrices.js",
+    "pairs.js",
+    "page.js",
+)
+"""In the order in which they go into the page; each uses only names of those before it when it is read."""
+
+
+def write_report(folder: Path, out: Path | None = None) -> Path:
+    """Write the page of a run or a comparison (report.html in its folder); gives the file.
+
+    Where no run is finished, the page shows what there is, and then a `LabError` says what is missing.
+    """
+    data = gather(folder)
+    path = out or folder / "report.html"
+    write_text(path, page(data))
+    if not data["methods"]:
+        raise LabError(f"{folder} has no finished run: {path} shows what there is")
+    return path
+
+
+def page(data: dict[str, Any]) -> str:
+    """The page that shows this data."""
+    parts = resources.files(__package__) / "page"
+    html = (parts / "page.html").read_text(encoding="utf-8")
+    style = (parts / "style.css").read_text(encoding="utf-8")
+    script = "\n".join((parts / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    # the data goes in last: nothing in it can be taken for a place of the template
+    for place, text in (("STYLE", style), ("SCRIPT", script), ("DATA", embedded_json(data))):
+        before, after = html.split(f"/*{place}*/")
+        html = before + text + after
+    return html
+
+
+def embedded_json(data: Any) -> str:
+    """JSON that can stand inside a script element: no text in it can end the element or begin another."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
