@@ -36,7 +36,7 @@ def measure(rounds: int = 7) -> list[dict[str, object]]:
 
 
 def _measure_method(method: str, folder: Path, rounds: int) -> dict[str, object]:
-    bare, loop = _make_run(method, folder), _make_loop(method, folder)
+    bare, loop = _make_run("mnist-mlp", method, folder), make_loop("mnist-mlp", method, folder)
     optimizer = make_optimizer(bare.settings, bare.classifier.body, bare.classifier.head, embedding_lr=None)
 
     def bare_updates() -> None:
@@ -68,15 +68,16 @@ def _measure_method(method: str, folder: Path, rounds: int) -> dict[str, object]
     }
 
 
-def _make_run(method: str, folder: Path) -> Run:
-    recipe = load_recipe("mnist-mlp", ["train.device=cpu"])
+def _make_run(recipe_name: str, method: str, folder: Path) -> Run:
+    recipe = load_recipe(recipe_name, ["train.device=cpu"])
     data = load_data(recipe, folder, seed=0)
     fabric = make_fabric(recipe.train)
     return Run(fabric, recipe, parse_method(method), 0, data, RunFolder(folder), RunOptions())
 
 
-def _make_loop(method: str, folder: Path) -> Loop:
-    loop = Loop(_make_run(method, folder), StopRequests(enabled=False), report=ignore)
+def make_loop(recipe_name: str, method: str, folder: Path) -> Loop:
+    """A recipe's loop that only updates: no evaluation comes between."""
+    loop = Loop(_make_run(recipe_name, method, folder), StopRequests(enabled=False), report=ignore)
     loop.evaluation_points = set()
     loop.run.model.train()
     return loop
