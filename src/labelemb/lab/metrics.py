@@ -107,12 +107,15 @@ def temperature_of(logits: Tensor, targets: Tensor) -> float:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Mean difference of paired values with its 95 % confidence interval and two-sided p-value."""
+    """Mean difference of paired values with its 95 % confidence interval and two-sided p-value.
+
+    Interval and p-value are None where all differences are equal: their spread is not known then, but not zero.
+    """
 
     mean: float
-    low: float
-    high: float
-    p: float
+    low: float | None
+    high: float | None
+    p: float | None
     n: int
 
 
@@ -126,8 +129,8 @@ def paired_difference(values: Sequence[float], reference: Sequence[float]) -> Pa
         return None
     mean = float(differences.mean())
     standard_error = float(differences.std()) / math.sqrt(n)
-    if standard_error == 0:  # the same difference in every pair: the interval has no width
-        return PairedDifference(mean, mean, mean, 1.0 if mean == 0 else 0.0, n)
+    if standard_error <= 1e-12 * abs(mean):  # rounding may leave a trace of spread where there is none
+        return PairedDifference(mean, None, None, None, n)
     half = float(stats.t.ppf(0.975, n - 1)) * standard_error
     p = 2 * float(stats.t.sf(abs(mean) / standard_error, n - 1))
     return PairedDifference(mean, mean - half, mean + half, p, n)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from labelemb import LabelSpace
 from labelemb.lab.files import write_bytes
@@ -31,6 +32,7 @@ def plot_curves(results: dict[str, list[dict[str, Any]]], path: Path) -> None:
             axes.plot(epochs, [point["test_error"] for point in run["curve"]], color=color, alpha=0.2, linewidth=0.8)
         curves = np.array([[point["test_error"] for point in run["curve"]] for run in runs])
         axes.plot(epochs, curves.mean(0), color=color, linewidth=1.8, label=f"{method} ({len(runs)})")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
     axes.set_ylabel("test error (%)")
     axes.set_ylim(*_readable_range(results))
@@ -56,16 +58,17 @@ def _readable_range(results: dict[str, list[dict[str, Any]]]) -> tuple[float, fl
 def plot_heatmap(space: LabelSpace, path: Path, labels: list[str] | None = None, title: str = "") -> list[str]:
     """The rows of the label space as colours; gives the labels shown.
 
-    Where there are too many labels to read, those with the strongest resemblances are shown. The colours end at the
-    strongest resemblance of two different labels: a label's own share would outshine the rest.
+    Where there are too many labels to read, those with the strongest resemblances are shown. The colours span the
+    resemblances of different labels: a label's own share would outshine them all.
     """
     shown = labels if labels is not None else most_alike(space, MOST_HEATMAP_LABELS)
     matrix = np.asarray(space.matrix(shown))
-    others = matrix[~np.eye(len(shown), dtype=bool)]
+    between = matrix[~np.eye(len(shown), dtype=bool)]
+    low, high = (between.min(), between.max()) if len(between) else (0.0, 1.0)
     side = min(16.0, max(4.5, 0.16 * len(shown) + 2))
     figure = Figure(figsize=(side * 1.15, side))
     axes = figure.subplots()
-    image = axes.imshow(matrix, cmap="viridis", vmin=0, vmax=float(others.max()) if len(others) else 1.0)
+    image = axes.imshow(matrix, cmap="viridis", vmin=float(low), vmax=float(high))
     size = max(3.0, min(9.0, 500 / max(1, len(shown))))
     axes.set_xticks(range(len(shown)), shown, rotation=90, fontsize=size)
     axes.set_yticks(range(len(shown)), shown, fontsize=size)

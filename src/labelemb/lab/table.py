@@ -28,7 +28,7 @@ def accuracy_table(summary: dict[str, Any]) -> str:
                 _spread(error, 2),
                 _number(error["min"], 2),
                 _number(values.get("error_reduction"), 1, " %"),
-                f"{against['mean']:+.2f} [{against['low']:+.2f}, {against['high']:+.2f}]" if against else "-",
+                _difference(against) if against else "-",
                 _p_value(against["p"]) if against else "-",
             ]
         )
@@ -104,5 +104,12 @@ def _number(value: float | None, digits: int, unit: str = "") -> str:
     return "-" if value is None else f"{value:.{digits}f}{unit}"
 
 
-def _p_value(p: float) -> str:
+def _difference(against: dict[str, Any]) -> str:
+    interval = "" if against["low"] is None else f" [{against['low']:+.2f}, {against['high']:+.2f}]"
+    return f"{against['mean']:+.2f}{interval}"
+
+
+def _p_value(p: float | None) -> str:
+    if p is None:
+        return "-"
     return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,0 +1,47 @@
+"""Pictures: which labels are shown, and that they are pictures."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from labelemb import LabelSpace
+from labelemb.lab import plots
+from labelemb.lab.plots import most_alike, plot_curves, plot_heatmap
+
+
+@pytest.fixture
+def space() -> LabelSpace:
+    """Six labels of which c and e, and b and f, resemble each other."""
+    logits = 3 * torch.eye(6)
+    for one, other in ((2, 4), (1, 5)):
+        logits[one, other] = logits[other, one] = 2.0
+    return LabelSpace.from_matrix(logits, list("abcdef"), kind="logit")
+
+
+def test_few_labels_are_all_shown_in_their_order(space: LabelSpace, tmp_path: Path) -> None:
+    assert plot_heatmap(space, tmp_path / "all.png") == list("abcdef")
+    Image.open(tmp_path / "all.png").verify()
+
+
+def test_of_too_many_labels_those_that_resemble_others_are_shown(
+    space: LabelSpace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert most_alike(space, 4) == ["b", "c", "e", "f"]
+    monkeypatch.setattr(plots, "MOST_HEATMAP_LABELS", 4)
+    assert plot_heatmap(space, tmp_path / "some.png") == ["b", "c", "e", "f"]
+
+
+def test_labels_can_be_chosen(space: LabelSpace, tmp_path: Path) -> None:
+    assert plot_heatmap(space, tmp_path / "chosen.png", ["f", "a"]) == ["f", "a"]
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 12])
+def test_curves_of_any_length_are_drawn(tmp_path: Path, epochs: int) -> None:
+    def run(level: float) -> dict[str, Any]:
+        return {"curve": [{"epoch": epoch + 1, "test_error": level / (epoch + 1)} for epoch in range(epochs)]}
+
+    plot_curves({"plain": [run(2.0), run(3.0)], "label-embedding": [run(2.0)]}, tmp_path / "curves.png")
+    Image.open(tmp_path / "curves.png").verify()
