@@ -24,10 +24,7 @@ class Progress:
     epoch: int
     epochs: int
     error: float | None
-    """The latest dev error, or test error without a dev set; of a translation, the score that selects."""
-    score: str = "error"
-    """What `error` is called."""
-    unit: str = " %"
+    """The latest dev error, or test error without a dev set."""
 
 
 Report = Callable[[Progress], None]
