@@ -11,8 +11,9 @@ from labelemb.lab.errors import LabError
 from labelemb.lab.recipe import Recipe, load_recipe, recipe_names, recipe_text
 
 EXPECTED = [
-    *("cifar10-resnet8", "cifar10-small", "cifar100-resnet18", "digits", "image-folder"),
-    *("mnist-cnn", "mnist-mlp", "text-csv"),
+    *("cifar10-resnet8", "cifar10-small", "cifar100-resnet18", "digits", "en-vi-news-small", "image-folder"),
+    *("iwslt15-en-vi", "lcsts", "mnist-cnn", "mnist-mlp", "multi30k-en-de-small", "numbers-en-vi", "text-csv"),
+    "zh-titles-small",
 ]
 
 
@@ -74,6 +75,26 @@ def test_the_settings_of_the_paper() -> None:
     assert (resnet18.train.step_every, resnet18.train.step_factor) == (40, 0.2)
     for recipe in (mlp, cnn, resnet8, resnet18):
         assert (recipe.train.optimizer, recipe.train.lr, recipe.head.objective) == ("adam", 0.001, "authors_vision")
+
+
+def test_the_settings_of_the_papers_text_experiments() -> None:
+    translation, summarization = load_recipe("iwslt15-en-vi"), load_recipe("lcsts")
+    sizes = [(r.body.layers, r.body.embedding_size, r.body.hidden_size) for r in (translation, summarization)]
+    assert sizes == [(2, 512, 512), (1, 400, 500)]
+    assert (translation.data.vocabulary, summarization.data.vocabulary) == (22439, 4000)
+    assert (translation.decode.beam, summarization.decode.beam) == (10, 1)
+    assert (translation.train.epochs, summarization.train.epochs) == (25, 10)
+    assert (translation.body.dropout, summarization.body.dropout) == (0.2, 0.0)
+    assert (translation.body.query_tanh, summarization.body.query_tanh) == (False, True)
+    for recipe in (translation, summarization):
+        assert (recipe.train.batch_size, recipe.train.lr, recipe.train.clip_norm) == (64, 0.001, 5.0)
+        assert (recipe.head.objective, recipe.head.soft_after_fraction) == ("authors_text", 0.38)
+
+
+def test_keys_that_came_later_leave_the_fingerprints_of_older_recipes_as_they_were() -> None:
+    assert load_recipe("digits").fingerprint().startswith("9c6f9b970c38")
+    assert load_recipe("mnist-mlp").fingerprint().startswith("503b297010b7")
+    assert load_recipe("digits", ["decode.beam=3"]).fingerprint() != load_recipe("digits").fingerprint()
 
 
 def test_overrides_change_single_keys() -> None:
@@ -149,6 +170,6 @@ def test_every_setting_is_documented() -> None:
         for field in dataclasses.fields(Recipe)
         if field.default_factory is not dataclasses.MISSING
     ]
-    assert len(tables) == 4
+    assert len(tables) == 5
     for table in tables:
         assert all(field.metadata["help"] for field in dataclasses.fields(table))  # type: ignore[arg-type]

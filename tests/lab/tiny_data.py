@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from labelemb.lab.recipe import load_recipe
+
+TRANSLATIONS = ("en-vi-news-small", "iwslt15-en-vi", "multi30k-en-de-small", "zh-titles-small")
 IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 
@@ -99,6 +102,46 @@ def text_rows(per_label: int = 10, labels: Sequence[str] = ("music", "weather"))
     return [["text", "label"], *rows]
 
 
+def write_pairs(
+    folder: Path, stems: Sequence[str], suffixes: tuple[str, str], pairs: Sequence[tuple[str, str]]
+) -> Path:
+    """Line-aligned files with the same pairs under every stem; every second file is packed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem in stems:
+        for packed, suffix in enumerate(suffixes):
+            content = "".join(pair[packed] + "\n" for pair in pairs).encode()
+            name = folder / f"{stem}.{suffix}{'.gz' if packed else ''}"
+            name.write_bytes(gzip.compress(content) if packed else content)
+    return folder
+
+
+def color_pairs() -> list[tuple[str, str]]:
+    """Twenty English phrases of two or three words with their German translations."""
+    colors = {"red": "rote", "blue": "blaue", "green": "grüne", "black": "schwarze", "white": "weiße"}
+    things = {"cat": "katze", "flower": "blume", "old cat": "alte katze", "old flower": "alte blume"}
+    return [(f"the {color} {thing}", f"die {colors[color]} {things[thing]}") for color in colors for thing in things]
+
+
+def title_pairs() -> list[tuple[str, str]]:
+    """Chinese texts whose first characters are their titles."""
+    signs = "天地玄黄宇宙洪荒日月盈昃辰宿列张寒来暑往秋收冬藏"
+    return [(signs[i:] + signs[:i], signs[i : i + 4]) for i in range(20)]
+
+
+def write_lcsts(folder: Path, pairs: Sequence[tuple[str, str]]) -> Path:
+    """The three published files of LCSTS; the second and third have a score a document."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in ("PART_I", "PART_II", "PART_III"):
+        score = "" if part == "PART_I" else "    <human_label>4</human_label>\n"
+        documents = (
+            f"<doc id={number}>\n{score}    <summary>\n        {summary}\n    </summary>\n"
+            f"    <short_text>\n        {text}\n    </short_text>\n</doc>\n"
+            for number, (text, summary) in enumerate(pairs)
+        )
+        (folder / f"{part}.txt").write_text("".join(documents), encoding="utf-8")
+    return folder
+
+
 def write_for_recipe(recipe: str, folder: Path) -> Path | None:
     """Small data that the shipped recipe can train on, or None where it needs none."""
     if recipe.startswith("mnist"):
@@ -111,4 +154,11 @@ def write_for_recipe(recipe: str, folder: Path) -> Path | None:
         return write_image_folder(folder / "images")
     if recipe == "text-csv":
         return write_csv(folder / "texts.csv", text_rows())
+    if recipe == "lcsts":
+        return write_lcsts(folder / "lcsts", title_pairs())
+    if recipe in TRANSLATIONS:
+        settings = load_recipe(recipe).data
+        stems = (*settings.train_files, *settings.dev_files, *settings.test_files)
+        pairs = title_pairs() if settings.unit == "char" else color_pairs()
+        return write_pairs(folder / "pairs", stems, (settings.source_suffix, settings.target_suffix), pairs)
     return None

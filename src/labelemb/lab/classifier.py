@@ -17,6 +17,11 @@ def out_features(body: nn.Module) -> int:
     return cast(int, body.out_features)
 
 
+def tie_output(body: nn.Module, head: Head) -> None:
+    """Let the predictor's weights be the vectors of the target words."""
+    head.predictor.weight = cast(nn.Embedding, body.target_vectors).weight
+
+
 class Classifier(nn.Module):
     """`classifier(inputs)` gives logits; with targets, the loss and its statistics as one tensor."""
 

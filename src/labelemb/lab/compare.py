@@ -75,7 +75,7 @@ def check_feasible(comparison: Comparison) -> None:
     data = load_data(comparison.recipe, comparison.data, comparison.seeds[0])
     features = out_features(make_body(comparison.recipe, data))
     for method in comparison.methods:
-        method.make_head(comparison.recipe, features, len(data.label_names), rows_per_epoch=len(data.train))
+        method.make_head(comparison.recipe, features, len(data.label_names), rows_per_epoch=data.train.rows)
 
 
 def _tasks(comparison: Comparison) -> tuple[list[Task], int]:

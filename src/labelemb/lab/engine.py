@@ -43,10 +43,11 @@ def make_fabric(settings: TrainSettings) -> Fabric:
 
 def make_optimizer(settings: TrainSettings, body: nn.Module, head: Head, embedding_lr: float | None) -> optim.Optimizer:
     """The recipe's optimiser over the body and the groups of the head."""
-    groups = [
-        {"params": list(body.parameters()), "lr": settings.lr, "weight_decay": settings.weight_decay},
-        *head.parameter_groups(lr=settings.lr, embedding_lr=embedding_lr, weight_decay=settings.weight_decay),
-    ]
+    groups = head.parameter_groups(lr=settings.lr, embedding_lr=embedding_lr, weight_decay=settings.weight_decay)
+    shared = {id(parameter) for parameter in body.parameters()}  # an output layer may be tied to the body's vectors
+    for group in groups:
+        group["params"] = [parameter for parameter in group["params"] if id(parameter) not in shared]
+    groups.insert(0, {"params": list(body.parameters()), "lr": settings.lr, "weight_decay": settings.weight_decay})
     # the schedule multiplies `initial_lr`, which goes through checkpoints with its group
     groups = [group | {"initial_lr": group["lr"]} for group in groups if group["params"]]
     # one kernel over all parameters; a gradient scaler (float16) cannot clip what a fused optimiser unscales itself

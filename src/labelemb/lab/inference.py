@@ -3,17 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from labelemb.lab.bodies import make_body
 from labelemb.lab.classifier import Classifier, out_features
-from labelemb.lab.data import Dataset, Examples, ImageExamples, load_data, read_inputs
+from labelemb.lab.data import Dataset, Examples, ImageExamples, SequenceExamples, load_data, read_inputs
 from labelemb.lab.engine import make_fabric, predict_logits
 from labelemb.lab.errors import LabError
+from labelemb.lab.evaluation import TextScores, Translation, make_generator
 from labelemb.lab.files import read_json
+from labelemb.lab.generate import TextGenerator
 from labelemb.lab.methods import parse_method
 from labelemb.lab.metrics import Scores, score
 from labelemb.lab.recipe import Recipe
@@ -42,13 +44,19 @@ class TrainedModel:
         body = make_body(self.recipe, _shape_only(self.label_names, self.preprocessing))
         method = parse_method(self.result["method"])
         head = method.make_head(
-            self.recipe, out_features(body), len(self.label_names), rows_per_epoch=self.result["examples"]["train"]
+            self.recipe,
+            out_features(body),
+            len(self.label_names),
+            rows_per_epoch=self.result["examples"]["train"],
+            total_steps=self.result["steps"],
         )
         self.classifier = Classifier(body, head)
         try:
             self.classifier.load_state_dict(tensors)
         except RuntimeError as error:
-            raise LabError(f"{self.run.model_file} does not fit the recipe beside it") from error
+            raise LabError(
+                f"{self.run.model_file} does not fit the recipe beside it{_sizes(tensors, self.label_names)}"
+            ) from error
         self.fabric = make_fabric(self.recipe.train)
         self.model = self.fabric.setup_module(self.classifier)
 
@@ -60,7 +68,7 @@ class TrainedModel:
         """Fitted on the dev set at the end of the training; 1 without one."""
         return float(self.classifier.head.temperature)
 
-    def evaluate(self, data_path: Path | None) -> dict[str, Scores]:
+    def evaluate(self, data_path: Path | None) -> dict[str, Scores] | dict[str, TextScores]:
         """Scores on the dev and test sets of the training data, or of a like data set elsewhere."""
         about = read_json(self.run.path / "run.json")
         if data_path is None and about["data"]:
@@ -69,18 +77,31 @@ class TrainedModel:
         if data.label_names != self.label_names or data.preprocessing != self.preprocessing:
             raise LabError(
                 f"the data at {data_path or 'the usual place'} is not what {self.run.path} was trained on: "
-                "its labels or its vocabulary differ"
+                f"its labels or its vocabulary differ ({len(data.label_names)} labels there, "
+                f"{len(self.label_names)} in the run)"
             )
         scaled = self.temperature if data.dev is not None else None
-        parts = {"dev": data.dev, "test": data.test}
-        return {
-            name: score(self.logits(examples), examples.targets, scaled)
-            for name, examples in parts.items()
-            if examples is not None
-        }
+        parts = {name: part for name, part in (("dev", data.dev), ("test", data.test)) if part is not None}
+        if self.recipe.task == "translation":
+            evaluation, generator = Translation(self.recipe), self.generator()
+            return {
+                name: evaluation.score(generator, cast(SequenceExamples, part), scaled) for name, part in parts.items()
+            }
+        return {name: score(self.logits(part), part.targets, scaled) for name, part in parts.items()}
+
+    def generator(self) -> TextGenerator:
+        """What generates texts, of a run that learned to."""
+        if self.recipe.task != "translation":
+            raise LabError(
+                f"{self.run.path} is a run of {self.recipe.name}, which learned {self.recipe.task} and not to generate "
+                "text: use `labelemb predict`"
+            )
+        return make_generator(self.classifier, self.preprocessing, self.label_names, self.fabric.device)
 
     def predict(self, files: list[Path], k: int) -> Iterator[Prediction]:
         """The k likeliest labels of every input in the files."""
+        if self.recipe.task != "classification":
+            raise LabError(f"{self.run.path} learned {self.recipe.task}: use `labelemb translate`")
         names, examples = read_inputs(self.recipe, self.preprocessing, files)
         probabilities = (self.logits(examples).double() / self.temperature).softmax(-1)
         values, places = probabilities.topk(min(k, len(self.label_names)))
@@ -92,3 +113,11 @@ def _shape_only(label_names: list[str], preprocessing: dict[str, Any]) -> Datase
     """A dataset without examples: a body is made to the shape of its inputs."""
     nothing = ImageExamples(torch.empty(0, 1, 1, 1, dtype=torch.uint8), torch.empty(0))
     return Dataset(nothing, None, nothing, label_names, preprocessing=preprocessing)
+
+
+def _sizes(tensors: dict[str, Tensor], label_names: list[str]) -> str:
+    """Where the model and its vocabulary are of different sizes, these."""
+    weight = tensors.get("head.predictor.weight")
+    if weight is None or len(weight) == len(label_names):
+        return ""
+    return f": it predicts {len(weight)} labels, model.json names {len(label_names)}"

@@ -24,7 +24,10 @@ class Progress:
     epoch: int
     epochs: int
     error: float | None
-    """The latest dev error, or test error without a dev set."""
+    """The latest dev error, or test error without a dev set; of a translation, the score that selects."""
+    score: str = "error"
+    """What `error` is called."""
+    unit: str = " %"
 
 
 Report = Callable[[Progress], None]

@@ -75,6 +75,7 @@ class HeadSizes:
     in_features: int
     num_labels: int
     rows_per_epoch: int
+    total_steps: int | None
 
 
 @dataclass(frozen=True)
@@ -87,18 +88,28 @@ class Method:
     name: str = ""
     """The canonical spelling, which names folders and rows of tables."""
 
-    def make_head(self, recipe: Recipe, in_features: int, num_labels: int, rows_per_epoch: int) -> Head:
-        """A fresh head; its initial weights come from torch's global generator."""
+    def make_head(
+        self,
+        recipe: Recipe,
+        in_features: int,
+        num_labels: int,
+        rows_per_epoch: int,
+        total_steps: int | None = None,
+    ) -> Head:
+        """A fresh head; its initial weights come from torch's global generator.
+
+        `total_steps`, the updates of the training, turns head.soft_after_fraction into a number of updates.
+        """
         seed = int(torch.randint(2**62, ()))  # drawn first: heads of other methods draw more or fewer weights than this
         try:
-            head = MAKERS[self.kind](self, recipe, HeadSizes(in_features, num_labels, rows_per_epoch))
+            head = MAKERS[self.kind](self, recipe, HeadSizes(in_features, num_labels, rows_per_epoch, total_steps))
         except (TypeError, ValueError) as error:
             raise LabError(f"method {self.name}: {error}") from error
         if recipe.head.init_std:
             _initialise(head, recipe.head.init_std, seed)
         return head
 
-    def objective(self, recipe: Recipe) -> Objective:
+    def objective(self, recipe: Recipe, total_steps: int | None = None) -> Objective:
         """Label embedding's objective: the recipe's, or the preset of this method, with single settings changed."""
         preset = next((switch for switch in self.switches if switch in OBJECTIVES), None)
         changes = {} if preset else dict(recipe.head.overrides)
@@ -107,7 +118,23 @@ class Method:
             changes["cap_weight"] = 0.0
         if "no-gate" in self.switches:
             changes["correct_only"] = False
-        return _preset(preset or recipe.head.objective).replace(**changes)
+        objective = _preset(preset or recipe.head.objective).replace(**changes)
+        fraction = recipe.head.soft_after_fraction
+        if fraction and total_steps and objective.soft_after and "soft_after" not in changes:
+            objective = objective.replace(soft_after=max(1, round(fraction * total_steps)))
+        return objective
+
+    def soft_term_note(self, recipe: Recipe, total_steps: int) -> str:
+        """What to tell the user of a training that ends before its soft term starts; empty for any other."""
+        if self.kind != "label-embedding":
+            return ""
+        start = self.objective(recipe, total_steps).soft_after
+        if start < total_steps:
+            return ""
+        return (
+            f"the soft term never starts: it waits for update {start:,}, and the training has {total_steps:,}; set "
+            "head.soft_after_fraction, or train longer"
+        )
 
     def clean_observer(self, recipe: Recipe) -> bool:
         """Whether the observer reads a second, gradient-free pass without dropout."""
@@ -120,11 +147,11 @@ class Method:
         """The learning rate of a learned embedding; None for that of the other parameters."""
         return self.settings.get("embedding_lr", recipe.train.embedding_lr) or None
 
-    def describe(self, recipe: Recipe) -> dict[str, Any]:
+    def describe(self, recipe: Recipe, total_steps: int | None = None) -> dict[str, Any]:
         """All settings of the method as they came out, for the record of a run."""
         described: dict[str, Any] = {"name": self.name, "kind": self.kind, "switches": list(self.switches)}
         if self.kind == "label-embedding":
-            described["objective"] = dataclasses.asdict(self.objective(recipe))
+            described["objective"] = dataclasses.asdict(self.objective(recipe, total_steps))
         return described | {"settings": self.settings}
 
 
@@ -230,7 +257,7 @@ def _make_label_smoothing(method: Method, recipe: Recipe, sizes: HeadSizes) -> H
 
 
 def _make_label_embedding(method: Method, recipe: Recipe, sizes: HeadSizes) -> Head:
-    objective = method.objective(recipe)
+    objective = method.objective(recipe, sizes.total_steps)
     rank = method.settings.get("rank", recipe.head.rank) or None
     embedding = None
     if "no-identity" in method.switches:

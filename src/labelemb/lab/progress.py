@@ -31,7 +31,7 @@ class RunBar:
         if self.bar.n == 0:
             self.bar.initial = progress.step  # a resumed run: what was done before tells nothing of the speed
         self.bar.n = progress.step
-        self.bar.set_postfix_str(state_of(progress.epoch, progress.epochs, progress.error), refresh=False)
+        self.bar.set_postfix_str(state_of(**vars(progress)), refresh=False)
         self.bar.refresh()
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class Board:
             self._line(event.slot, f"{task.title}: starting")
         elif event.kind == "progress":
             self.shares[event.slot] = values["step"] / values["total_steps"]
-            self._line(event.slot, f"{task.title}: {state_of(values['epoch'], values['epochs'], values['error'])}")
+            self._line(event.slot, f"{task.title}: {state_of(**values)}")
         elif event.kind == "warning":
             say(f"{task.title}: {values['message']}")
         elif event.kind in ("done", "failed"):
@@ -80,7 +80,7 @@ class Board:
         if event.kind == "failed":
             say(event.values.get("trace", "") + f"labelemb: {task.title} failed: {event.values['message']}")
         elif not self.live:
-            say(f"[{self.ended}/{self.tasks}] {task.title}: test error {event.values['test_error']:.2f} %")
+            say(f"[{self.ended}/{self.tasks}] {task.title}: {event.values['scores']}")
 
     def _line(self, slot: int, text: str) -> None:
         self.lines[slot].set_description_str(text)
@@ -90,5 +90,7 @@ class Board:
             bar.close()
 
 
-def state_of(epoch: int, epochs: int, error: float | None) -> str:
-    return f"epoch {min(epoch + 1, epochs)}/{epochs}" + ("" if error is None else f", error {error:.2f} %")
+def state_of(
+    epoch: int, epochs: int, error: float | None, score: str = "error", unit: str = " %", **position: int
+) -> str:
+    return f"epoch {min(epoch + 1, epochs)}/{epochs}" + ("" if error is None else f", {score} {error:.2f}{unit}")

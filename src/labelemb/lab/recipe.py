@@ -1,7 +1,8 @@
 """Reading, checking and writing recipes.
 
-A recipe is a TOML file with the tables `data`, `body`, `head` and `train` (`settings.py` has the keys). A key that does
-not exist, a value of the wrong type and one outside its limits are one-line errors with the file and what is allowed.
+A recipe is a TOML file with the tables `data`, `body`, `head`, `train` and `decode` (`settings.py` has the keys). A key
+that does not exist, a value of the wrong type and one outside its limits are one-line errors with the file and what is
+allowed.
 """
 
 import dataclasses
@@ -16,11 +17,12 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from labelemb.lab.errors import LabError
-from labelemb.lab.settings import BodySettings, DataSettings, HeadSettings, TrainSettings, setting
+from labelemb.lab.settings import BodySettings, DataSettings, DecodeSettings, HeadSettings, TrainSettings, setting
 
 __all__ = [
     "BodySettings",
     "DataSettings",
+    "DecodeSettings",
     "HeadSettings",
     "Recipe",
     "TrainSettings",
@@ -33,14 +35,15 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """One experiment: data, body, head and training. Made by `load_recipe`."""
+    """One experiment: data, body, head, training and, for text, decoding. Made by `load_recipe`."""
 
     name: str = setting("", "the recipe's name", changes_result=False)
-    task: str = setting("classification", "what is learned", choices=("classification",))
+    task: str = setting("classification", "what is learned", choices=("classification", "translation"))
     data: DataSettings = dataclasses.field(default_factory=DataSettings)
     body: BodySettings = dataclasses.field(default_factory=BodySettings)
     head: HeadSettings = dataclasses.field(default_factory=HeadSettings)
     train: TrainSettings = dataclasses.field(default_factory=TrainSettings)
+    decode: DecodeSettings = dataclasses.field(default_factory=DecodeSettings)
 
     def to_toml(self) -> str:
         """A TOML text that `load_recipe` reads back to an equal recipe, every key commented."""
@@ -239,7 +242,9 @@ def _relevant(settings: Any) -> dict[str, Any]:
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if dataclasses.is_dataclass(value):
-            values[field.name] = _relevant(value)
-        elif field.metadata["changes_result"]:
+            inner = _relevant(value)
+            if inner:
+                values[field.name] = inner
+        elif field.metadata["changes_result"] and not (field.metadata["added"] and value == field.default):
             values[field.name] = value
     return values

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
-from torch import Tensor
 
 from labelemb import LabelSpace, __version__
+from labelemb.lab.data import Dataset
 from labelemb.lab.files import write_json
-from labelemb.lab.metrics import confusions, error_percent, reliability, score, temperature_of
+from labelemb.lab.main_score import ERROR, MainScore
 from labelemb.lab.runfolder import RunIdentity
 
 if TYPE_CHECKING:
     from labelemb.lab.train import Run
-
-MOST_CONFUSION_LABELS = 500
 
 
 def versions() -> dict[str, str]:
@@ -57,23 +55,16 @@ def finish_run(run: "Run", identity: RunIdentity) -> dict[str, Any]:
     if run.best_state is not None:
         run.model.load_state_dict(run.best_state)
     data = run.data
-    temperature, dev = None, {}
-    if data.dev is not None:
-        dev_logits = run.logits(data.dev)
-        dev = {"dev_error": error_percent(dev_logits, data.dev.targets)}
-        # as the model keeps it, so that evaluating it again gives the same numbers
-        temperature = float(run.classifier.head.temperature.fill_(temperature_of(dev_logits, data.dev.targets)))
-    test_logits = run.logits(data.test)
+    scores, files = run.evaluation.final(run)
     reported = run.best or run.records[-1]
     ends = [record for record in run.records if record["step"] % run.batches_per_epoch == 0]
     result = {
         **asdict(identity),
-        **score(test_logits, data.test.targets, temperature).to_dict("test_"),
-        **dev,
+        **scores,
         "best_step": reported["step"],
         "best_epoch": reported["epoch"],
         "final_error": ends[-1]["test_error"],
-        "curve": [{"epoch": round(record["epoch"]), "test_error": record["test_error"]} for record in ends],
+        "curve": [{"epoch": round(record["epoch"]), **_curve_point(record, run.evaluation.main)} for record in ends],
         "epochs": run.settings.epochs,
         "steps": run.total_steps,
         "seconds_per_epoch": run.seconds["training"] / run.settings.epochs,
@@ -89,15 +80,16 @@ def finish_run(run: "Run", identity: RunIdentity) -> dict[str, Any]:
             "head": _count(run.classifier.head),
             "predicting": _count(run.classifier.body) + _count(run.classifier.head.predictor),
         },
-        "method_settings": run.method.describe(run.recipe),
-        "reliability": reliability(test_logits, data.test.targets),
+        "method_settings": run.method.describe(run.recipe, run.total_steps),
         "command": run.options.command,
         "processes": run.fabric.world_size,
         "machine": machine(),
         "versions": versions(),
     }
+    if run.note:
+        result["note"] = run.note
     if run.fabric.is_global_zero:
-        _write_files(run, test_logits)
+        _write_files(run, files)
         write_json(run.folder.result_file, result)
         if run.writer is not None:
             run.writer.close()
@@ -105,26 +97,38 @@ def finish_run(run: "Run", identity: RunIdentity) -> dict[str, Any]:
     return result
 
 
-def _write_files(run: "Run", test_logits: Tensor) -> None:
+def _curve_point(record: dict[str, Any], main: MainScore) -> dict[str, float]:
+    """The test error at the end of an epoch; of a translation also the scores that its runs are compared by."""
+    names = ["test_error"] if main is ERROR else ["test_error", f"dev_{main.evaluated}", f"test_{main.evaluated}"]
+    return {name: record[name] for name in names if name in record}
+
+
+def _write_files(run: "Run", files: dict[str, Any]) -> None:
     names = run.data.label_names
     tensors = {name: value.detach().cpu() for name, value in run.classifier.state_dict().items()}
-    run.folder.write_model(tensors, {"label_names": names, "preprocessing": run.data.preprocessing})
+    about: dict[str, Any] = {"label_names": names, "preprocessing": run.data.preprocessing}
+    if run.data.label_counts is not None:
+        about["label_counts"] = run.data.label_counts
+    run.folder.write_model(tensors, about)
     space = run.classifier.head.label_space(names)
     if space is not None:
-        _with_groups(space, run.data.groups).save(run.folder.labels_file)
-    if run.num_labels <= MOST_CONFUSION_LABELS:
-        totals = torch.bincount(run.data.test.targets, minlength=run.num_labels)
-        confusion = {"labels": names, "examples": totals.tolist()}
-        write_json(
-            run.folder.path / "confusion.json", confusion | {"wrong": confusions(test_logits, run.data.test.targets)}
-        )
+        _with_data(space, run.data).save(run.folder.labels_file)
+    for name, content in files.items():
+        write_json(run.folder.path / name, content)
 
 
-def _with_groups(space: LabelSpace, groups: dict[str, list[str]] | None) -> LabelSpace:
-    """The space with the data's groups of labels, such as CIFAR-100's coarse classes."""
-    if groups is None:
+def _with_data(space: LabelSpace, data: Dataset) -> LabelSpace:
+    """The space with what the data says of its labels: groups, such as CIFAR-100's coarse classes, and specials."""
+    if data.groups is None and not data.specials:
         return space
-    return LabelSpace(space.form, names=space.names, counts=space.counts, objective=space.objective, groups=groups)
+    return LabelSpace(
+        space.form,
+        names=space.names,
+        counts=space.counts,
+        objective=space.objective,
+        groups=data.groups,
+        specials=data.specials,
+    )
 
 
 def _count(module: torch.nn.Module) -> int:

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from labelemb.lab.bodies import make_body
 from labelemb.lab.checkpoint import load_checkpoint, save_checkpoint
-from labelemb.lab.classifier import Classifier, out_features
+from labelemb.lab.classifier import Classifier, out_features, tie_output
 from labelemb.lab.data import Dataset, Examples
 from labelemb.lab.engine import gathered, make_optimizer, predict_logits
 from labelemb.lab.errors import LabError
+from labelemb.lab.evaluation import evaluation_of
 from labelemb.lab.messages import RunOptions, Warn
 from labelemb.lab.methods import Method
-from labelemb.lab.metrics import error_percent, mean_nll
 from labelemb.lab.randomness import Streams, stream
 from labelemb.lab.recipe import Recipe
 from labelemb.lab.runfolder import RunFolder
@@ -38,17 +38,27 @@ class Run:
         self.fabric, self.recipe, self.settings, self.method = fabric, recipe, recipe.train, method
         self.data, self.folder, self.options = data, folder, options
         self.num_labels = len(data.label_names)
+        self.evaluation = evaluation_of(recipe)
+        self.batches_per_epoch = len(data.train.batches(self.settings.batch_size, None))
+        self.total_steps = self.settings.epochs * self.batches_per_epoch
+        self.note = method.soft_term_note(recipe, self.total_steps)
         with stream(seed, "body"):
             body = make_body(recipe, data)
         with stream(seed, "head"):
-            head = method.make_head(recipe, out_features(body), self.num_labels, rows_per_epoch=len(data.train))
+            head = method.make_head(
+                recipe,
+                out_features(body),
+                self.num_labels,
+                rows_per_epoch=data.train.rows,
+                total_steps=self.total_steps,
+            )
+        if recipe.body.tie_output:
+            tie_output(body, head)
         self.classifier = Classifier(body, head, method.clean_observer(recipe))
         optimizer = make_optimizer(self.settings, body, head, method.embedding_lr(recipe))
         self.model, self.optimizer = fabric.setup(self.classifier, optimizer)
         self.streams = Streams(seed, fabric.global_rank, fabric.device)
 
-        self.batches_per_epoch = len(data.train.batches(self.settings.batch_size, None))
-        self.total_steps = self.settings.epochs * self.batches_per_epoch
         self.selects = self.settings.dev and data.dev is not None
 
         self.epoch, self.batch = 0, 0
@@ -79,7 +89,7 @@ class Run:
         return predict_logits(self.fabric, self.model, examples, self.settings.batch_size, self.num_labels)
 
     def evaluate(self, epoch_end: bool) -> None:
-        """Record the losses since the last evaluation and the error on dev, and on test where it may be reported."""
+        """Record the losses since the last evaluation and the scores on dev, and on test where it may be reported."""
         started = time.perf_counter()
         record = {
             "step": self.step,
@@ -88,10 +98,11 @@ class Run:
             **self.log.take(),
         }
         if self.data.dev is not None:
-            record |= self._scores("dev", self.data.dev)
-        is_best = self.selects and (self.best is None or record["dev_error"] <= self.best["dev_error"])
+            record |= self.evaluation.scores(self, "dev", self.data.dev)
+        main, score = self.evaluation.main, f"dev_{self.evaluation.main.evaluated}"
+        is_best = self.selects and (self.best is None or main.at_least_as_good(record[score], self.best[score]))
         if epoch_end or is_best:
-            record |= self._scores("test", self.data.test)
+            record |= self.evaluation.scores(self, "test", self.data.test)
         if is_best:
             self.best = record
             self.best_state = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
@@ -102,18 +113,6 @@ class Run:
             self.folder.add_record(record)
             if self.writer is not None:
                 _write_events(self.writer, record)
-
-    def _scores(self, name: str, examples: Examples) -> dict[str, float]:
-        logits = self.logits(examples)
-        if not bool(logits.isfinite().all()):
-            raise LabError(
-                f"the predictions on the {name} set are not finite at update {self.step}; the last good checkpoint is "
-                "kept; a lower train.lr or train.clip_norm=1 may help"
-            )
-        return {
-            f"{name}_error": error_percent(logits, examples.targets),
-            f"{name}_nll": mean_nll(logits, examples.targets),
-        }
 
     def save(self) -> None:
         """Write the checkpoint: everything that the rest of the run depends on. All processes call it together."""

@@ -131,7 +131,8 @@ class RunFolder:
             raise cannot("write", self.metrics_file, error) from error
 
     def write_model(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
-        write_bytes(self.model_file, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
+        # copies: tensors that share their memory, as tied layers do, cannot be written
+        write_bytes(self.model_file, save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}))
         write_json(self.path / "model.json", about)
 
     def read_model(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-DATA_KINDS = ("digits", "idx", "cifar10", "cifar100", "image_folder", "text_table")
-BODY_KINDS = ("mlp", "cnn", "resnet8", "resnet18", "embedding_bag")
+TEXT_PAIR_KINDS = ("parallel_text", "lcsts", "numbers")
+DATA_KINDS = ("digits", "idx", "cifar10", "cifar100", "image_folder", "text_table", *TEXT_PAIR_KINDS)
+BODY_KINDS = ("mlp", "cnn", "resnet8", "resnet18", "embedding_bag", "seq2seq")
 OBJECTIVES = ("default", "paper", "authors_vision", "authors_text", "recommended")
 
 
@@ -22,10 +23,14 @@ def setting(
     above: float | None = None,
     below: float | None = None,
     changes_result: bool = True,
+    added: bool = False,
 ) -> Any:
-    """A documented field. `changes_result=False` leaves the key out of the recipe's fingerprint."""
+    """A documented field. `changes_result=False` leaves the key out of the recipe's fingerprint.
+
+    `added=True` leaves it out while it has its default: a key that came later must not make recorded runs other ones.
+    """
     limits = {"choices": choices, "at_least": at_least, "above": above, "below": below}
-    metadata = {"help": help, "changes_result": changes_result, **limits}
+    metadata = {"help": help, "changes_result": changes_result, "added": added, **limits}
     if isinstance(default, Mapping):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -66,9 +71,41 @@ class DataSettings:
     split_column: str = setting("", "text tables: the column that says train, dev or test; empty for none")
     ngrams: int = setting(2, "text tables: the longest run of words that counts as a feature", at_least=1)
     vocabulary: int = setting(
-        50_000, "text tables: at most this many words and word runs, the frequent ones", at_least=1
+        50_000, "texts: at most this many words (text tables: and word runs), the frequent ones", at_least=1
     )
-    min_count: int = setting(1, "text tables: leave out runs of several words that are rarer in training", at_least=1)
+    min_count: int = setting(
+        1, "texts: leave out words (text tables: only runs of several words) that are rarer in training", at_least=1
+    )
+    train_files: tuple[str, ...] = setting((), "text pairs: training files, without the suffixes below", added=True)
+    dev_files: tuple[str, ...] = setting((), "text pairs: development files; empty to hold some out", added=True)
+    test_files: tuple[str, ...] = setting((), "text pairs: test files; empty to hold some out", added=True)
+    source_suffix: str = setting("src", "text pairs: how source files end, before a .gz", added=True)
+    target_suffix: str = setting("tgt", "text pairs: how target files end, before a .gz", added=True)
+    unit: str = setting(
+        "word",
+        "text pairs: what a label stands for; words are what spaces separate",
+        choices=("word", "char", "sentencepiece"),
+        added=True,
+    )
+    lower: bool = setting(False, "text pairs: lower-case everything", added=True)
+    split_marks: bool = setting(False, "text pairs: punctuation marks are words of their own", added=True)
+    source_vocabulary: int = setting(
+        0, "text pairs: at most this many source words; 0 for as many as target words (data.vocabulary)", added=True
+    )
+    shared_vocabulary: bool = setting(False, "text pairs: one vocabulary for source and target", added=True)
+    vocabulary_files: tuple[str, ...] = setting(
+        (), "text pairs: files with a word a line for source and target, in place of counting words", added=True
+    )
+    max_length: int = setting(
+        0,
+        "text pairs: leave out training pairs with more words than this on a side; 0 keeps all",
+        at_least=0,
+        added=True,
+    )
+    cut_source: int = setting(
+        0, "text pairs: keep this many words at the start of a source; 0 keeps all", at_least=0, added=True
+    )
+    max_pairs: int = setting(0, "text pairs: use the first pairs of training only; 0 uses all", at_least=0, added=True)
 
 
 @dataclass(frozen=True)
@@ -86,6 +123,20 @@ class BodySettings:
         choices=("torch", "truncated_normal"),
     )
     init_std: float = setting(0.1, "standard deviation for truncated_normal", above=0)
+    layers: int = setting(1, "seq2seq: LSTM layers of the encoder, and of the decoder", at_least=1, added=True)
+    hidden_size: int = setting(512, "seq2seq: size of the LSTM states and of h", at_least=2, added=True)
+    bidirectional: bool = setting(
+        False, "seq2seq: the encoder reads in both directions, each with half of hidden_size", added=True
+    )
+    query_tanh: bool = setting(False, "seq2seq: a tanh on the query of the attention", added=True)
+    share_vectors: bool = setting(
+        False, "seq2seq: source and target words have the same vectors (needs data.shared_vocabulary)", added=True
+    )
+    tie_output: bool = setting(
+        False,
+        "seq2seq: the predictor's weights are the target words' vectors (embedding_size = hidden_size)",
+        added=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -99,6 +150,13 @@ class HeadSettings:
         0.0, "output layers: standard deviation of a truncated normal, zero biases; 0 for torch's own", at_least=0
     )
     impl: str = setting("auto", "implementation of the objective", choices=("auto", "reference", "chunked"))
+    soft_after_fraction: float = setting(
+        0.0,
+        "an objective whose soft term starts later starts it after this share of the updates; 0 for its own number",
+        at_least=0,
+        below=1,
+        added=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -127,3 +185,24 @@ class TrainSettings:
         "32", "number format", choices=("32", "64", "16-mixed", "bf16-mixed", "16-true", "bf16-true")
     )
     device: str = setting("auto", "where to compute", choices=("auto", "cpu", "cuda"), changes_result=False)
+    batch_tokens: int = setting(
+        0,
+        "text pairs: target positions in an update, padding included; 0 counts pairs by batch_size",
+        at_least=0,
+        added=True,
+    )
+
+
+@dataclass(frozen=True)
+class DecodeSettings:
+    """How text is generated and scored."""
+
+    metric: str = setting(
+        "bleu",
+        "the score that selects and is reported first: BLEU, or ROUGE-1",
+        choices=("bleu", "rouge1"),
+        added=True,
+    )
+    beam: int = setting(10, "hypotheses kept in the search of the reported scores", at_least=1, added=True)
+    max_length: int = setting(50, "longest output, in words", at_least=1, added=True)
+    replace_unknown: bool = setting(True, "put the most attended source word in place of an unknown one", added=True)

@@ -60,6 +60,8 @@ def train_run(
             about = {"command": options.command, "data": place, "machine": machine()}
             folder.begin(identity, recipe, about)
         run = Run(fabric, recipe, method, seed, data, folder, options)
+        if run.note:
+            warn(run.note)
         run.resume(warn)
         with stop or StopRequests(enabled=fabric.world_size == 1) as requests:
             Loop(run, requests, report).fit()
@@ -104,13 +106,13 @@ class Loop:
             factor = learning_rate_factor(self.settings, run.step, run.total_steps, run.epoch)
             for group in run.optimizer.param_groups:
                 group["lr"] = group["initial_lr"] * factor
-        pieces = self.sharing.pieces(index)
+        pieces, items = self.sharing.pieces(index), run.data.train.count_rows(index)
         total: Tensor | None = None
         for number, (piece, counts) in enumerate(pieces, start=1):
             waits = nullcontext() if number == len(pieces) else run.fabric.no_backward_sync(run.model)
             with waits:
                 # gradients are averaged over the processes, so the divisor is a process's share of the rows
-                statistics = self._backward(piece, counts, num_items=len(index) / self.sharing.processes)
+                statistics = self._backward(piece, counts, num_items=items / self.sharing.processes)
             total = statistics if total is None else total + statistics
         if self.settings.clip_norm:
             run.fabric.clip_gradients(
@@ -169,8 +171,9 @@ class Loop:
     def _progress(self) -> Progress:
         run = self.run
         last = run.records[-1] if run.records else {}
-        error = last.get("dev_error", last.get("test_error"))
-        return Progress(run.step, run.total_steps, run.epoch, self.settings.epochs, error)
+        main = run.evaluation.main
+        score = last.get(f"dev_{main.evaluated}", last.get(f"test_{main.evaluated}"))
+        return Progress(run.step, run.total_steps, run.epoch, self.settings.epochs, score, main.title, main.unit)
 
     def _save_is_due(self, epoch_end: bool = False) -> bool:
         if self.run.epoch == self.settings.epochs:

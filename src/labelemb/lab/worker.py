@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from labelemb.lab.errors import LabError
 from labelemb.lab.interrupts import Interrupted, StopRequests
+from labelemb.lab.main_score import describe_scores
 from labelemb.lab.messages import Progress, RunOptions
 from labelemb.lab.methods import parse_method
 from labelemb.lab.recipe import Recipe, load_recipe
@@ -80,7 +81,7 @@ def _train(
         trace = traceback.format_exc()
         reporter.send("failed", message=f"{type(error).__name__}: {error}", user_error=False, trace=trace)
     else:
-        reporter.send("done", test_error=result["test_error"])
+        reporter.send("done", test_error=result["test_error"], scores=describe_scores(result))
     return True
 
 

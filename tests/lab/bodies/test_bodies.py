@@ -22,6 +22,12 @@ FEATURES = {
     "mnist-cnn": 1024,
     "mnist-mlp": 500,
     "text-csv": 256,
+    "en-vi-news-small": 256,
+    "iwslt15-en-vi": 512,
+    "lcsts": 500,
+    "multi30k-en-de-small": 256,
+    "numbers-en-vi": 128,
+    "zh-titles-small": 256,
 }
 TinyData = Callable[[str], Path | None]
 

@@ -9,6 +9,7 @@ from labelemb.lab.bodies.embedding_bag import EmbeddingBag
 from labelemb.lab.bodies.initial import truncated_normal
 from labelemb.lab.bodies.mlp import MLP
 from labelemb.lab.bodies.resnet import STAGES, ResNet, pooled_size
+from labelemb.lab.bodies.seq2seq import Seq2Seq
 from labelemb.lab.data import Dataset
 from labelemb.lab.errors import LabError
 from labelemb.lab.recipe import Recipe
@@ -17,7 +18,8 @@ from labelemb.lab.recipe import Recipe
 def make_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
     """The body that the recipe names, for inputs as the dataset has them; weights from torch's global generator."""
     settings = recipe.body
-    body = _make_text_body(recipe, dataset) if settings.kind == "embedding_bag" else _make_image_body(recipe, dataset)
+    make = {"embedding_bag": _make_text_body, "seq2seq": _make_pair_body}.get(settings.kind, _make_image_body)
+    body = make(recipe, dataset)
     if settings.init == "truncated_normal":
         truncated_normal(body, settings.init_std)
     return body
@@ -31,11 +33,39 @@ def _make_text_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
     return EmbeddingBag(features, settings.embedding_size, settings.hidden, settings.dropout)
 
 
+def _make_pair_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
+    settings = recipe.body
+    if dataset.preprocessing["kind"] != "text_pairs":
+        raise LabError(f"body.kind = seq2seq reads pairs of texts, data.kind = {recipe.data.kind} has none")
+    if settings.bidirectional and settings.hidden_size % 2:
+        raise LabError(f"body.hidden_size is {settings.hidden_size}, must be even for two directions")
+    if settings.share_vectors and dataset.preprocessing["source_words"] is not None:
+        raise LabError("body.share_vectors = true needs one vocabulary: set data.shared_vocabulary = true")
+    if settings.tie_output and settings.embedding_size != settings.hidden_size:
+        raise LabError(
+            f"body.tie_output needs vectors of the size of h: body.embedding_size is {settings.embedding_size}, "
+            f"body.hidden_size {settings.hidden_size}"
+        )
+    return Seq2Seq(
+        dataset.preprocessing["source_size"],
+        len(dataset.label_names),
+        embedding_size=settings.embedding_size,
+        hidden_size=settings.hidden_size,
+        layers=settings.layers,
+        dropout=settings.dropout,
+        bidirectional=settings.bidirectional,
+        query_tanh=settings.query_tanh,
+        share_vectors=settings.share_vectors,
+        scaled_vectors=settings.tie_output,
+    )
+
+
 def _make_image_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
     settings = recipe.body
     if dataset.preprocessing["kind"] != "image":
+        wanted = "embedding_bag" if dataset.preprocessing["kind"] == "text" else "seq2seq"
         raise LabError(
-            f"body.kind = {settings.kind} reads images, data.kind = {recipe.data.kind} has texts: use embedding_bag"
+            f"body.kind = {settings.kind} reads images, data.kind = {recipe.data.kind} has texts: use {wanted}"
         )
     channels, size = dataset.preprocessing["channels"], dataset.preprocessing["size"]
     if settings.kind == "mlp":

@@ -18,6 +18,22 @@ PREDICT_EXAMPLES = """\
 """
 
 
+COLUMNS = {"error %": "error", "NLL": "nll", "ECE %": "ece", "NLL scaled": "nll_scaled", "ECE scaled %": "ece_scaled"}
+TEXT_COLUMNS = {
+    "BLEU": "bleu",
+    "BLEU, penalty 1": "bleu_penalised",
+    "greedy BLEU": "bleu_greedy",
+    "length": "length_ratio",
+    "chrF": "chrf",
+    "ROUGE-1": "rouge1",
+    "ROUGE-2": "rouge2",
+    "ROUGE-L": "rougeL",
+    "exact %": "exact",
+    "perplexity": "perplexity",
+    "scaled": "perplexity_scaled",
+}
+
+
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     evaluate = add_verb(verbs, "evaluate", "score a trained model on its dev and test sets", EVALUATE_EXAMPLES)
     evaluate.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a finished run")
@@ -37,15 +53,17 @@ def _evaluate(options: argparse.Namespace) -> int:
     from labelemb.lab.inference import TrainedModel
     from labelemb.lab.table import markdown
 
-    scores = TrainedModel(options.run_folder).evaluate(options.data)
+    model = TrainedModel(options.run_folder)
+    scores = model.evaluate(options.data)
     if options.json:
         print(json.dumps({name: dataclasses.asdict(values) for name, values in scores.items()}))
         return 0
+    columns = COLUMNS if model.recipe.task == "classification" else TEXT_COLUMNS
     rows = []
     for name, values in scores.items():
-        numbers = (values.error, values.nll, values.ece, values.nll_scaled, values.ece_scaled)
+        numbers = (getattr(values, column) for column in columns.values())
         rows.append([name, *("-" if number is None else f"{number:.3f}" for number in numbers)])
-    print(markdown(["set", "error %", "NLL", "ECE %", "NLL scaled", "ECE scaled %"], rows))
+    print(markdown(["set", *columns], rows))
     return 0
 
 

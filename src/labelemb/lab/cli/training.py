@@ -89,6 +89,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _train(options: argparse.Namespace) -> int:
     from labelemb.lab.compare import run_folder
+    from labelemb.lab.main_score import describe_scores
     from labelemb.lab.methods import parse_method
     from labelemb.lab.progress import RunBar, say
     from labelemb.lab.train import train_run
@@ -114,6 +115,5 @@ def _train(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(result))
     else:
-        dev = f", dev error {result['dev_error']:.2f} %" if "dev_error" in result else ""
-        print(f"test error {result['test_error']:.2f} %{dev}, at epoch {result['best_epoch']:g}; the run is in {out}")
+        print(f"{describe_scores(result)}, at epoch {result['best_epoch']:g}; the run is in {out}")
     return 0

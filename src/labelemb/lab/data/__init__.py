@@ -5,11 +5,15 @@ from labelemb.lab.data.encode import encode_inputs, read_inputs
 from labelemb.lab.data.examples import Dataset, Examples, ImageExamples, TextExamples
 from labelemb.lab.data.fetch import fetch, fetchable_names
 from labelemb.lab.data.load import load_data
+from labelemb.lab.data.parallel_text import PairEncoder
+from labelemb.lab.data.sequences import SequenceExamples
 
 __all__ = [
     "Dataset",
     "Examples",
     "ImageExamples",
+    "PairEncoder",
+    "SequenceExamples",
     "TextExamples",
     "describe_data",
     "encode_inputs",

@@ -23,6 +23,15 @@ class Examples(ABC):
     def __len__(self) -> int:
         return self.targets.shape[0]
 
+    @property
+    def rows(self) -> int:
+        """How many targets there are: examples, or the words of all target texts."""
+        return len(self)
+
+    def count_rows(self, index: Tensor) -> int:
+        """How many targets the examples `index` have."""
+        return len(index)
+
     @abstractmethod
     def batch(self, index: Tensor) -> tuple[Inputs, Tensor]:
         """Inputs and targets of the examples `index`."""
@@ -106,3 +115,7 @@ class Dataset:
     groups: dict[str, list[str]] | None = None
     augment: Augment | None = None
     preprocessing: dict[str, Any] = field(default_factory=dict)
+    specials: tuple[str, ...] = ()
+    """Labels that are no words, such as the end of a text."""
+    label_counts: list[int] | None = None
+    """How often each label is a target in training, where somebody may ask for the frequent ones."""

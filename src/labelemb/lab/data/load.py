@@ -9,12 +9,13 @@ from labelemb.lab.data.digits import read_digits
 from labelemb.lab.data.examples import Dataset, ImageExamples, TextExamples
 from labelemb.lab.data.idx import read_idx_folder
 from labelemb.lab.data.image_folder import read_image_folder
+from labelemb.lab.data.parallel_text import load_text_pairs
 from labelemb.lab.data.splits import CompleteSplits, Splits
 from labelemb.lab.data.text_table import Texts, read_text_table
 from labelemb.lab.data.vocabulary import Vocabulary
 from labelemb.lab.errors import LabError
 from labelemb.lab.recipe import Recipe
-from labelemb.lab.settings import DataSettings
+from labelemb.lab.settings import TEXT_PAIR_KINDS, DataSettings
 
 IMAGE_READERS: dict[str, Callable[[DataSettings, Path | None], Splits[ImageExamples]]] = {
     "digits": read_digits,
@@ -31,8 +32,14 @@ def load_data(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
     `path` is a file or folder, or None to look in the usual places. `seed` is the run's: it decides a random split
     unless data.split_seed does.
     """
+    pairs = recipe.data.kind in TEXT_PAIR_KINDS
+    if pairs != (recipe.task == "translation"):
+        raise LabError(
+            f"task = {recipe.task} does not go with data.kind = {recipe.data.kind}: translation needs "
+            f"{', '.join(TEXT_PAIR_KINDS)}"
+        )
     try:
-        dataset = _read(recipe.data, path, seed)
+        dataset = load_text_pairs(recipe, path, seed) if pairs else _read(recipe.data, path, seed)
     except OSError as error:
         raise LabError(f"cannot read {error.filename or path}: {error.strerror}") from error
     if recipe.train.dev and dataset.dev is None:
