@@ -9,7 +9,8 @@ docs/transformers.md has a complete example.
 
 from labelemb.integrations.versions import require
 
-require("transformers", extra="transformers", oldest=(5, 0), newest=(5, 22))
+OLDEST, NEWEST = (5, 0), (5, 22)
+require("transformers", extra="transformers", oldest=OLDEST, newest=NEWEST)
 
 from labelemb.integrations.transformers.attachment import Attachment  # noqa: E402  after the check
 from labelemb.integrations.transformers.callback import LabelEmbeddingCallback  # noqa: E402

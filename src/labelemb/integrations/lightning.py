@@ -1,0 +1,147 @@
+"""PyTorch Lightning: `LabelEmbeddingCallback` for a module that trains a head.
+
+>>> trainer = Trainer(max_epochs=20, callbacks=[LabelEmbeddingCallback(names=["ant", "bee", ...])])
+
+The module needs nothing for it: `training_step` calls the head and returns the loss. docs/lightning.md has a complete
+example. Both packages will do, `pytorch-lightning` and `lightning`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from labelemb.heads import Head, HeadOutput
+from labelemb.integrations.versions import require
+from labelemb.labelspace import LabelSpace
+from labelemb.labelspace.names import check_names
+
+OLDEST, NEWEST = (2, 4), (2, 6)
+LIBRARY = "pytorch_lightning" if find_spec("lightning") is None else "lightning"
+require(LIBRARY, extra="lightning", oldest=OLDEST, newest=NEWEST)
+
+if TYPE_CHECKING or LIBRARY == "pytorch_lightning":
+    from pytorch_lightning import Callback, LightningModule, Trainer
+else:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+
+LABEL_SPACE_FILE = "label_space.safetensors"
+MOST_HEATMAP_LABELS = 150
+"""More labels than this cannot be read in one picture."""
+
+
+class LabelEmbeddingCallback(Callback):
+    """Logs the five terms of a head, tells it how far the training is, and saves what it has learned at the end.
+
+    - "terms/hard", "terms/soft", "terms/observer", "terms/cap" and "terms/embedding" go to the module's logger.
+    - The head gets `progress=` and `step=` from the Trainer (a mass floor and `soft_after` need them), unless the
+      module passes them itself.
+    - At the end `label_space.safetensors` is written to the logger's folder (without a logger, default_root_dir), and a
+      heatmap of it to TensorBoard, if that is the logger, matplotlib is installed and the labels are 150 at most.
+
+    Arguments:
+        names: one name a label; "0", "1", ... without them.
+        head: the head's name inside the module, as in `named_modules()`; by default the only one there is.
+    """
+
+    def __init__(self, names: Sequence[str] | None = None, *, head: str | None = None) -> None:
+        self.names, self.head_name = names, head
+        self._head: Head | None = None
+        self._terms: dict[str, Tensor] = {}
+        self._trainer: Trainer | None = None
+        self._total_steps = math.inf
+        self._handles: list[RemovableHandle] = []
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        head = find_head(pl_module, self.head_name)
+        check_names(self.names, head.num_labels)  # not after hours of training
+        self._remove_hooks()
+        self._handles = [
+            head.register_forward_pre_hook(self._tell_progress, with_kwargs=True),
+            head.register_forward_hook(self._take_terms, prepend=True),  # before `attach` makes logits of the output
+        ]
+        self._head, self._trainer = head, trainer
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._total_steps = trainer.estimated_stepping_batches
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if self._terms:
+            pl_module.log_dict(dict(self._terms))
+            self._terms = {}
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert self._head is not None
+        folder = trainer.log_dir or trainer.default_root_dir  # asked by every process
+        space = self._head.label_space(self.names)
+        if space is None or not trainer.is_global_zero:
+            return
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        space.save(Path(folder) / LABEL_SPACE_FILE)
+        if space.num_labels <= MOST_HEATMAP_LABELS and find_spec("matplotlib") is not None:
+            for logger in trainer.loggers:
+                if hasattr(logger.experiment, "add_figure"):
+                    logger.experiment.add_figure("label space", draw_heatmap(space), global_step=trainer.global_step)
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        self._remove_hooks()
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._remove_hooks()
+
+    def _tell_progress(
+        self, head: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        if not head.training or self._trainer is None:
+            return None
+        known: dict[str, Any] = {"step": self._trainer.global_step}
+        if 0 < self._total_steps < math.inf:
+            known["progress"] = min(1.0, self._trainer.global_step / self._total_steps)
+        return args, kwargs | {name: value for name, value in known.items() if kwargs.get(name) is None}
+
+    def _take_terms(self, head: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if head.training and isinstance(output, HeadOutput):
+            self._terms = {f"terms/{name}": term.detach().mean() for name, term in output.terms._asdict().items()}
+
+    def _remove_hooks(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+
+def find_head(module: nn.Module, name: str | None = None) -> Head:
+    """The head of this name inside a module, or the only one."""
+    heads = {path: found for path, found in module.named_modules() if isinstance(found, Head)}
+    if name is None and len(heads) == 1:
+        return next(iter(heads.values()))
+    if name in heads:
+        return heads[name]
+    listed = ", ".join(heads) or "none"
+    if name is None:
+        raise ValueError(f"the module must have one head, or head= must name one of its heads: {listed}")
+    raise ValueError(f"the module has no head {name!r}; its heads: {listed}")
+
+
+def draw_heatmap(space: LabelSpace) -> Any:
+    """A matplotlib figure of how the labels resemble each other."""
+    from matplotlib.figure import Figure
+
+    matrix = space.matrix().clone()
+    matrix.fill_diagonal_(0)  # a label's own share would outshine the rest
+    side = min(16.0, max(4.5, 0.16 * space.num_labels + 2))
+    figure = Figure(figsize=(side * 1.15, side))
+    axes = figure.subplots()
+    image = axes.imshow(matrix.numpy(), cmap="viridis", vmin=0)
+    axes.set_xticks(range(space.num_labels), space.names, rotation=90)
+    axes.set_yticks(range(space.num_labels), space.names)
+    axes.set(xlabel="resembles", ylabel="label")
+    figure.colorbar(image, ax=axes, shrink=0.8, label="similarity")
+    return figure
