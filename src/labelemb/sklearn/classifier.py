@@ -52,12 +52,12 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         Further options of the method's head, {"label_smoothing": 0.2} for "label-smoothing" say.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
         Activation of the hidden layers.
-    alpha : float, default=0
+    alpha : float, default=0.00001
         Strength of an L2 penalty: alpha / 2 times the squared weights is added to the mean loss. MLPClassifier divides
         that by the rows of a batch.
     batch_size : int or "auto", default="auto"
         Most rows in a batch; "auto" for 200. A pass is cut into batches of nearly equal size.
-    learning_rate_init : float, default=0.001
+    learning_rate_init : float, default=0.002
         Learning rate of Adam.
     embedding_learning_rate : float, default=0.05
         Learning rate of an embedding that is trained by gradient; the recommended objective has none.
@@ -121,9 +121,9 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         method: str = "label-embedding",
         method_options: Mapping[str, Any] | None = None,
         activation: str = "relu",
-        alpha: float = 0.0,
+        alpha: float = 1e-5,
         batch_size: int | Literal["auto"] = "auto",
-        learning_rate_init: float = 0.001,
+        learning_rate_init: float = 0.002,
         embedding_learning_rate: float = 0.05,
         max_iter: int | None = None,
         shuffle: bool = True,
