@@ -3,7 +3,8 @@
 The rows of the label space are taken as distributions. A label's own share says how sure the model is of it, not what
 it resembles, so it is replaced by the share of its nearest label and the row is divided by its sum. The square roots of
 such rows are unit vectors whose distances are Hellinger distances; the map is their best flat picture, the first two
-components of a singular value decomposition. No random numbers: the same space always gives the same map.
+components of a singular value decomposition. Of very many labels stored as factors, the rows of logits A_y B (before
+ReLU) are taken as they are; of others, the nearest labels. No random numbers: the same space gives the same map.
 """
 
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from scipy.sparse.linalg import LinearOperator, svds
 
 from labelemb import LabelSpace
 from labelemb.lab.neighbor_table import NeighborTable, neighbor_table
+from labelemb.labelspace.forms import FactorForm
 
 MOST_WHOLE_ROWS = 2000
-"""Up to this many labels whole rows are used, beyond it the nearest labels of each row."""
-NEIGHBORS = 50
+"""Up to this many labels whole rows are used, beyond it the factors or the nearest labels of each row."""
+NEIGHBORS = 20
 SMALLEST = 1e-12
 
 
@@ -34,15 +36,17 @@ class LabelMap:
     share: float
 
 
-def label_map(space: LabelSpace) -> LabelMap:
-    """The map of all labels of a space."""
+def label_map(space: LabelSpace, table: NeighborTable | None = None) -> LabelMap:
+    """The map of all labels of a space; `table` saves the time to find the nearest labels of many once more."""
     labels = space.num_labels
     if labels < 3:  # one or two points need no decomposition, and have no second direction
         return LabelMap(np.array([[0.0, 0.0]] if labels == 1 else [[-1.0, 0.0], [1.0, 0.0]]), 1.0)
     if labels <= MOST_WHOLE_ROWS:
         positions, share = _from_rows(np.asarray(space.matrix(), dtype=np.float64))
+    elif isinstance(space.form, FactorForm):
+        positions, share = _from_factors(space.form)
     else:
-        positions, share = _from_neighbors(neighbor_table(space, NEIGHBORS))
+        positions, share = _from_neighbors(table or neighbor_table(space, NEIGHBORS))
     for axis in range(2):  # a decomposition leaves the signs open
         if positions[np.abs(positions[:, axis]).argmax(), axis] < 0:
             positions[:, axis] *= -1
@@ -54,9 +58,22 @@ def _from_rows(matrix: np.ndarray) -> tuple[np.ndarray, float]:
     np.fill_diagonal(matrix, 0)
     np.fill_diagonal(matrix, matrix.max(axis=1))
     vectors = np.sqrt(matrix / np.maximum(matrix.sum(axis=1, keepdims=True), SMALLEST))
-    vectors -= vectors.mean(axis=0)
-    left, values, _ = np.linalg.svd(vectors, full_matrices=False)
-    return left[:, :2] * values[:2], _share(values[:2], float((values**2).sum()))
+    return _main_directions(vectors)
+
+
+def _from_factors(form: FactorForm) -> tuple[np.ndarray, float]:
+    """The rows A_y B in `rank` coordinates that keep all their distances; a bias moves all of them alike."""
+    A, B = form.A.double().numpy(), form.B.double().numpy()
+    values, directions = np.linalg.eigh(B @ B.T)
+    return _main_directions(A @ (directions * np.sqrt(np.maximum(values, 0))))
+
+
+def _main_directions(vectors: np.ndarray) -> tuple[np.ndarray, float]:
+    left, values, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
+    positions = left[:, :2] * values[:2]
+    if positions.shape[1] < 2:  # factors of rank 1 lie on a line
+        positions = np.column_stack([positions, np.zeros(len(positions))])
+    return positions, _share(values[:2], float((values**2).sum()))
 
 
 def _from_neighbors(table: NeighborTable) -> tuple[np.ndarray, float]:
@@ -72,11 +89,11 @@ def _from_neighbors(table: NeighborTable) -> tuple[np.ndarray, float]:
     ones = np.ones(labels)
     centred = LinearOperator(
         sparse.shape,
-        matvec=lambda x: sparse @ x - ones * (mean @ x),
-        rmatvec=lambda x: sparse.T @ x - mean * x.sum(),
+        matvec=lambda x: sparse @ x.ravel() - ones * (mean @ x.ravel()),
+        rmatvec=lambda x: sparse.T @ x.ravel() - mean * x.sum(),
         dtype=np.float64,
     )
-    left, values, _ = svds(centred, k=2, v0=np.cos(np.arange(labels)), random_state=0)
+    left, values, _ = svds(centred, k=2, v0=np.cos(np.arange(labels)))
     order = np.argsort(-values)
     total = float(sparse.multiply(sparse).sum() - labels * (mean @ mean))
     return left[:, order] * values[order], _share(values, total)

@@ -59,7 +59,7 @@ def _neighbors_kept(labels: int) -> int:
 def describe(space: LabelSpace) -> dict[str, Any]:
     """A label space as the page reads it; arrays are packed."""
     table = neighbor_table(space, _neighbors_kept(space.num_labels))
-    positions = label_map(space)
+    positions = label_map(space, table)
     described: dict[str, Any] = {
         "names": list(space.names),
         "neighbors": {
@@ -103,7 +103,7 @@ def alike_pairs(table: NeighborTable) -> list[list[float]]:
         if a < b and (b, a) in one_way
     ]
     pairs.sort(key=lambda pair: (-pair[2], pair[0], pair[1]))
-    return pairs[:PAIRS]
+    return pairs[: min(PAIRS, labels)]
 
 
 def clustered_order(matrix: np.ndarray) -> list[int]:

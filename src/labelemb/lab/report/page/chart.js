@@ -55,7 +55,7 @@ function frame(box, { height, x, y, xTitle, yTitle, label, margin = {} }) {
   );
   const clip = `clip-${box.id}`;
   drawing.append(
-    svg("clipPath", { id: clip }, svg("rect", { x: edge.left, y: 0, width: width - edge.left - edge.right, height: height - edge.bottom })),
+    svg("clipPath", { id: clip }, svg("rect", { x: edge.left - 6, y: edge.top - 6, width: width - edge.left - edge.right + 12, height: height - edge.bottom - edge.top + 12 })),
   );
   const plot = svg("g", { "clip-path": `url(#${clip})` });
   drawing.append(plot);

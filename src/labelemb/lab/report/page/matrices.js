@@ -1,6 +1,6 @@
 // Two matrices side by side with the same labels in the same order: what is similar, and what is confused.
 
-const matrices = { labels: [], cell: null };
+const matrices = { labels: [], cell: null, tables: null };
 const mostCells = 500;
 // from the page's own background to a strong colour: readable on screen in both themes, and cheap to print
 const ramps = {
@@ -14,6 +14,17 @@ function rampColor(value) {
   const place = Math.max(0, Math.min(1, value)) * (ramp.length - 1);
   const index = Math.min(ramp.length - 2, Math.floor(place));
   return ramp[index].map((low, channel) => Math.round(low + (place - index) * (ramp[index + 1][channel] - low)));
+}
+
+/** A pixel a cell: drawn once and stretched, so that moving over 500 labels stays quick. */
+function tableImage({ values, low, high }) {
+  const size = values.length;
+  const canvas = el("canvas", { width: size, height: size });
+  const image = new ImageData(size, size);
+  const span = high - low || 1;
+  values.forEach((row, y) => row.forEach((value, x) => image.data.set([...rampColor((value - low) / span), 255], 4 * (y * size + x))));
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  return canvas;
 }
 
 /** The values to colour; the diagonal would outshine the rest, so it does not set the scale. */
@@ -45,15 +56,8 @@ function drawMatrix(box, table, labels) {
   canvas.style.height = `${width}px`;
   const ink = sharp(canvas, width, width);
   const step = size / labels.length;
-  const span = table.high - table.low || 1;
-  table.values.forEach((row, y) =>
-    row.forEach((value, x) => {
-      ink.fillStyle = `rgb(${rampColor((value - table.low) / span).join(" ")})`;
-      const left = Math.floor(side + x * step);
-      const top = Math.floor(y * step);
-      ink.fillRect(left, top, Math.ceil(side + (x + 1) * step) - left, Math.ceil((y + 1) * step) - top);
-    }),
-  );
+  ink.imageSmoothingEnabled = false;
+  ink.drawImage(table.image, side, 0, size, size);
   ink.strokeStyle = css("--line");
   ink.strokeRect(side + 0.5, 0.5, size - 1, size - 1);
   if (named) writeSides(ink, names, { side, size, step, fontSize });
@@ -87,18 +91,25 @@ function drawScale(id, words, low, high) {
   byId(id).replaceChildren(el("span", {}, low), el("span", { class: "ramp", style: `background:linear-gradient(90deg,${colors.join(",")})` }), el("span", {}, high), el("span", {}, words));
 }
 
-function drawMatrices() {
+/** Colour the shown labels anew: after another choice of labels, or another theme. */
+function colorMatrices() {
   const { labels } = matrices;
   const { confusion } = state.space;
   byId("confusion-figure").hidden = !confusion;
   if (!labels.length) return;
   const similar = similarityTable(labels);
-  drawMatrix(byId("heatmap-box"), similar, labels);
+  const wrong = confusion && confusionTable(labels);
+  matrices.tables = { similar, wrong };
+  for (const table of [similar, wrong]) if (table) table.image = tableImage(table);
   drawScale("heatmap-scale", "row resembles column", short(similar.low), short(similar.high));
-  if (!confusion) return;
-  const wrong = confusionTable(labels);
-  drawMatrix(byId("confusion-box"), wrong, labels);
-  drawScale("confusion-scale", "of the row's examples taken for the column", "0 %", `${short(100 * wrong.high)} %`);
+  if (wrong) drawScale("confusion-scale", "of the row's examples taken for the column", "0 %", `${short(100 * wrong.high)} %`);
+  drawMatrices();
+}
+
+function drawMatrices() {
+  if (!matrices.tables) return;
+  drawMatrix(byId("heatmap-box"), matrices.tables.similar, matrices.labels);
+  if (matrices.tables.wrong) drawMatrix(byId("confusion-box"), matrices.tables.wrong, matrices.labels);
 }
 
 /** The cell's values in words, for pointer and keyboard alike. */
@@ -173,7 +184,7 @@ function chooseShown() {
   byId("chips").replaceChildren(
     ...chips.map((label) => el("button", { type: "button", "aria-label": `Remove ${names[label]}`, onclick: () => unpick(label) }, `${names[label]} ×`)),
   );
-  drawMatrices();
+  colorMatrices();
 }
 function unpick(label) {
   state.picked = state.picked.filter((other) => other !== label);
@@ -194,10 +205,11 @@ function startMatrices() {
     fillShown();
     byId("shown").selectedIndex = 0;
     matrices.labels = [];
+    matrices.tables = null;
   });
   on("label", () => {
     if (!matrices.labels.length || byId("shown").value === "near") chooseShown();
   });
-  on("theme", () => state.space && drawMatrices());
+  on("theme", () => state.space && colorMatrices());
   redrawOnResize(byId("heatmap-box"), drawMatrices);
 }

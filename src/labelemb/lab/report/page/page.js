@@ -35,4 +35,4 @@ function startContents() {
   if (byId("labels").hidden) document.querySelector(".skip").hidden = true;
 }
 
-for (const start of [startTheme, startTitle, startMissing, startMethods, startSummary, startRows, startCurves, startCalibration, startSearch, startMatrices, startPairs, startSpace, startMap, startFacts, startContents]) start();
+for (const start of [startTheme, startTitle, startMissing, startMethods, startSummary, startRows, startCurves, startCalibration, startSearch, startMatrices, startPairs, startMap, startSpace, startFacts, startContents]) start();

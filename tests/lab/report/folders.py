@@ -1,0 +1,72 @@
+"""Folders of runs that were never trained: small, with known numbers and label names that mean harm."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from labelemb import LabelSpace
+from labelemb.lab.recipe import load_recipe
+
+NAMES = ["cat", "kitten", "dog", "<script>alert(1)</script>", '"; drop', "café & </script>"]
+METHODS = {"plain": (8.0, 9.0), "label-embedding": (6.0, 7.0)}
+EPOCHS = 4
+
+
+def similar_labels() -> LabelSpace:
+    """Cat and kitten are nearly the same; every other pair is faint."""
+    logits = 4 * torch.eye(len(NAMES)) + 0.1 * torch.arange(len(NAMES))
+    logits[0, 1] = logits[1, 0] = 3.8
+    groups = {"pets": NAMES[:3], "trouble": NAMES[3:]}
+    return LabelSpace.from_matrix(logits, NAMES, kind="logit", groups=groups)
+
+
+def result(method: str, seed: int, error: float) -> dict[str, Any]:
+    """What a finished run of a classification writes, as far as the page reads it."""
+    curve = [{"epoch": epoch, "test_error": error + EPOCHS - epoch} for epoch in range(1, EPOCHS + 1)]
+    scores = {f"test_{name}": 0.5 for name in ("nll", "ece", "nll_scaled", "ece_scaled")}
+    return {
+        **{"recipe": "pets", "fingerprint": "f", "version": "0", "method": method, "seed": seed},
+        **{"test_error": error, "dev_error": error, "final_error": error, **scores},
+        **{"curve": curve, "epochs": EPOCHS, "seconds_per_epoch": 0.25 + seed, "command": "labelemb compare pets"},
+        "examples": {"train": 60, "dev": 6, "test": 12, "labels": len(NAMES)},
+        "parameters": {"body": 100, "head": 20, "predicting": 110},
+        "reliability": [
+            {"count": 0, "confidence": 0.0, "accuracy": 0.0},
+            {"count": 4 + seed, "confidence": 0.5, "accuracy": 0.25},
+        ],
+        "machine": {"cpu": "a processor", "threads": 1, "system": "Linux"},
+        "versions": {"labelemb": "0"},
+    }
+
+
+def write_finished(folder: Path, method: str, seed: int, error: float, space: LabelSpace | None) -> Path:
+    run = folder / method / f"seed-{seed}"
+    run.mkdir(parents=True)
+    (run / "result.json").write_text(json.dumps(result(method, seed, error)))
+    confusion = {"labels": NAMES, "examples": [2] * len(NAMES), "wrong": [[0, 1, 1 + seed], [3, 4, 1]]}
+    (run / "confusion.json").write_text(json.dumps(confusion))
+    if space is not None:
+        space.save(run / "labels.safetensors")
+    return run
+
+
+def write_unfinished(folder: Path, method: str = "plain", seed: int = 9) -> Path:
+    """A run that has come to the end of its second epoch."""
+    run = folder / method / f"seed-{seed}"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text(json.dumps({"recipe": "pets", "method": method, "seed": seed}))
+    (run / "recipe.toml").write_text(load_recipe("digits", [f"train.epochs={EPOCHS}"]).to_toml())
+    records = [{"step": 10 * epoch, "epoch": float(epoch), "test_error": 20.0 - epoch} for epoch in (1, 2)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return run
+
+
+def write_comparison(folder: Path, space: LabelSpace | None = None) -> Path:
+    """Two methods with two seeds; label embedding's runs have a label space."""
+    space = space or similar_labels()
+    for method, errors in METHODS.items():
+        for seed, error in enumerate(errors):
+            write_finished(folder, method, seed, error, space if method == "label-embedding" else None)
+    return folder

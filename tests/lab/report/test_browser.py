@@ -1,0 +1,243 @@
+"""The page in a real browser: it draws, answers to pointer and keyboard, and asks nobody for anything."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from folders import NAMES, write_comparison, write_unfinished
+
+from labelemb.lab.errors import LabError
+from labelemb.lab.report import write_report
+
+BROWSER, DRIVER = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+if BROWSER is None or DRIVER is None:
+    pytest.skip("no browser: needs chromium and chromedriver (Debian: chromium-driver)", allow_module_level=True)
+webdriver = pytest.importorskip("selenium.webdriver", reason="no selenium: pip install 'labelemb[browser]'")
+By = pytest.importorskip("selenium.webdriver.common.by").By
+Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
+support = pytest.importorskip("selenium.webdriver.support.ui")
+
+SECONDS = 20
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER or ""
+    profile = tmp_path_factory.mktemp("profile")
+    for argument in (
+        *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1200,900"),
+        *("--disable-background-networking", "--no-first-run", f"--user-data-dir={profile}"),
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_comparison(tmp_path_factory.mktemp("pets"))
+    write_unfinished(folder)
+    return write_report(folder)
+
+
+@pytest.fixture
+def page(browser: Any, report: Path) -> Any:
+    show(browser, report)
+    return browser
+
+
+def show(browser: Any, file: Path) -> None:
+    """Open a page afresh and wait until its charts are drawn."""
+    browser.get_log("browser")
+    browser.get_log("performance")
+    browser.get(file.as_uri())
+    wait(browser, lambda driver: driver.find_elements(By.CSS_SELECTOR, "#curves svg"))
+
+
+def wait(browser: Any, condition: Any) -> Any:
+    return support.WebDriverWait(browser, SECONDS, poll_frequency=0.05).until(condition)
+
+
+def find(page: Any, selector: str) -> Any:
+    return page.find_element(By.CSS_SELECTOR, selector)
+
+
+def search(page: Any, text: str) -> list[str]:
+    """Type into the search box; gives the labels offered."""
+    box = find(page, "#search")
+    box.clear()
+    box.send_keys(text)
+    wait(page, lambda driver: find(driver, "#matches").is_displayed())
+    return [match.text for match in page.find_elements(By.CSS_SELECTOR, "#matches [role=option]")]
+
+
+def scroll_to(page: Any, selector: str) -> Any:
+    script = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})"
+    page.execute_script(script, find(page, selector))
+    return find(page, selector)
+
+
+def point_at(page: Any, selector: str, x: float = 0.5, y: float = 0.5) -> str:
+    """Move the pointer to a place of an element, given as parts of its size; gives what the tip says."""
+    element = scroll_to(page, selector)
+    width, height = element.size["width"], element.size["height"]
+    moves = webdriver.ActionChains(page, duration=0)
+    moves.move_to_element_with_offset(element, int((x - 0.5) * width), int((y - 0.5) * height)).perform()
+    wait(page, lambda driver: find(driver, "#tip").is_displayed())
+    return find(page, "#tip").text
+
+
+def test_no_error_is_logged_and_no_request_leaves_the_file(page: Any, report: Path) -> None:
+    assert [entry for entry in page.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+    events = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
+    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    assert {address for address in asked if not address.startswith("data:")} == {report.as_uri()}
+
+
+def test_a_label_is_found_and_its_nearest_are_shown_as_bars(page: Any) -> None:
+    assert search(page, "kit") == ["kitten"]
+    find(page, "#search").send_keys(Keys.ENTER)
+    assert find(page, "#nearest h4").text == "Nearest to kitten"
+    names = [name.text for name in page.find_elements(By.CSS_SELECTOR, "#nearest .name")]
+    assert names[0] == "cat"
+    widths = [bar.size["width"] for bar in page.find_elements(By.CSS_SELECTOR, "#nearest .fill")]
+    assert widths[0] > 2 * widths[1] > 0
+
+
+def test_the_arrow_keys_choose_among_the_labels_found(page: Any) -> None:
+    offered = search(page, "t")
+    find(page, "#search").send_keys(Keys.ARROW_DOWN, Keys.ENTER)
+    assert find(page, "#nearest h4").text == f"Nearest to {offered[1]}"
+
+
+@pytest.mark.parametrize("name", NAMES[3:])
+def test_harmful_names_are_shown_as_text(page: Any, name: str) -> None:
+    assert search(page, name) == [name]
+    find(page, "#search").send_keys(Keys.ENTER)
+    assert find(page, "#nearest h4").text == f"Nearest to {name}"
+    assert len(page.find_elements(By.TAG_NAME, "script")) == 2
+
+
+def test_what_is_not_there_is_said(page: Any) -> None:
+    assert search(page, "zebra") == []
+    assert "No label" in find(page, "#matches").text
+
+
+def test_a_neighbour_can_be_clicked(page: Any) -> None:
+    search(page, "kitten")
+    find(page, "#search").send_keys(Keys.ENTER)
+    scroll_to(page, "#nearest .bars button").click()
+    assert find(page, "#nearest h4").text == "Nearest to cat"
+
+
+def test_pointing_at_the_curves_shows_the_values_of_the_epoch(page: Any) -> None:
+    assert point_at(page, "#curves svg", 0.95).splitlines() == [
+        "epoch 4",
+        "plain: 8.50 % ± 0.71 (2 runs)",
+        "label-embedding: 6.50 % ± 0.71 (2 runs)",
+    ]
+
+
+def test_the_curves_are_read_by_keyboard(page: Any) -> None:
+    find(page, "#curves svg").send_keys(Keys.ARROW_RIGHT)
+    assert find(page, "#curve-values").text.startswith("epoch 1 · plain: 11.50 %")
+
+
+def curve_methods(page: Any) -> set[str]:
+    return {line.get_attribute("data-method") for line in page.find_elements(By.CSS_SELECTOR, "#curves path")}
+
+
+def test_a_method_is_switched_off_and_on(page: Any) -> None:
+    assert curve_methods(page) == {"plain", "label-embedding"}
+    button = find(page, "#methods button")
+    button.send_keys(Keys.ENTER)
+    assert button.get_attribute("aria-pressed") == "false"
+    assert curve_methods(page) == {"label-embedding"}
+    button.send_keys(Keys.ENTER)
+    assert curve_methods(page) == {"plain", "label-embedding"}
+
+
+def test_with_all_methods_off_nothing_breaks(page: Any) -> None:
+    for button in page.find_elements(By.CSS_SELECTOR, "#methods button"):
+        button.send_keys(Keys.ENTER)
+    assert "switched off" in find(page, "#curves").text
+    assert [entry for entry in page.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_the_curves_zoom_in_and_out(page: Any) -> None:
+    def epochs() -> list[str]:
+        return [text.text for text in page.find_elements(By.CSS_SELECTOR, "#curves svg text[text-anchor=middle]")]
+
+    whole = epochs()
+    find(page, "#zoom-in").send_keys(Keys.ENTER)
+    assert epochs() != whole
+    find(page, "#zoom-reset").send_keys(Keys.ENTER)
+    assert epochs() == whole
+
+
+def test_a_cell_of_the_heatmap_names_its_labels_and_counts(page: Any) -> None:
+    support.Select(find(page, "#shown")).select_by_value("all")
+    assert point_at(page, "#heatmap-box canvas", 0.99, 0.01).startswith("cat → café & </script>: similarity")
+    find(page, "#confusion-box canvas").send_keys(Keys.ARROW_LEFT)
+    assert "taken for it" in find(page, "#cell").text
+
+
+def test_groups_and_chosen_labels_can_be_shown(page: Any) -> None:
+    options = [option.text for option in page.find_elements(By.CSS_SELECTOR, "#shown option")]
+    assert "group pets (3)" in options
+    find(page, "#pick").send_keys(Keys.ENTER)
+    assert find(page, "#shown").get_attribute("value") == "picked"
+    assert len(page.find_elements(By.CSS_SELECTOR, "#chips button")) == 1
+
+
+def test_pointing_at_the_map_names_a_label(page: Any) -> None:
+    place = page.execute_script(
+        "const map = document.getElementById('map'); const ink = map.getContext('2d');"
+        "const data = ink.getImageData(0, 0, map.width, map.height).data;"
+        "for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 180 && data[i + 2] > data[i] + 60)"
+        "  return [(i / 4) % map.width / map.width, Math.floor(i / 4 / map.width) / map.height];"
+    )
+    assert point_at(page, "#map", *place) in NAMES
+
+
+def test_likely_duplicates_come_first_with_their_confusions(page: Any) -> None:
+    first = [cell.text for cell in page.find_elements(By.CSS_SELECTOR, "#pair-table tbody tr:first-child td")]
+    assert first[:2] == ["cat", "kitten"]
+    assert first[3:] == ["3", "3", "0"]
+
+
+def test_unfinished_runs_are_named(page: Any) -> None:
+    assert "plain, seed 9: unfinished, epoch 2 of 4" in find(page, "#missing").text
+
+
+def test_the_page_is_dark_on_demand(page: Any) -> None:
+    before = page.execute_script("return getComputedStyle(document.body).backgroundColor")
+    find(page, "#theme").send_keys(Keys.ENTER)
+    assert page.execute_script("return getComputedStyle(document.body).backgroundColor") != before
+
+
+def test_a_phone_needs_no_sideways_scrolling(page: Any) -> None:
+    page.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": True}
+    )
+    try:
+        wait(page, lambda driver: find(driver, "#curves svg").size["width"] < 390)
+        assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_folder_without_finished_runs_is_drawn_as_far_as_it_goes(browser: Any, tmp_path: Path) -> None:
+    write_unfinished(tmp_path)
+    with pytest.raises(LabError, match="no finished run"):
+        write_report(tmp_path)
+    show(browser, tmp_path / "report.html")
+    assert "No run is finished" in find(browser, "#missing").text
+    assert browser.find_elements(By.CSS_SELECTOR, "#curves path.unfinished")
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []

@@ -1,0 +1,197 @@
+"""The page's data and its file: complete, safe to open, and honest about what is missing."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from folders import EPOCHS, NAMES, similar_labels, write_comparison, write_finished, write_unfinished
+
+from labelemb import LabelSpace
+from labelemb.lab.cli import main
+from labelemb.lab.errors import LabError
+from labelemb.lab.report import write_report
+from labelemb.lab.report.gather import gather
+from labelemb.lab.report.spaces import clustered_order, describe
+
+
+class Scripts(HTMLParser):
+    """The elements of a page, and the text of its scripts, as a browser would read them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.texts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] == "script":
+            self.texts[-1] += data
+
+
+def embedded(page: str) -> Any:
+    return json.loads(Scripts(page).texts[0])
+
+
+def unpacked(text: str, kind: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), dtype=kind)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_comparison(tmp_path / "pets")
+
+
+def test_the_page_lies_in_the_folder_and_holds_what_was_gathered(folder: Path) -> None:
+    path = write_report(folder)
+    assert path == folder / "report.html"
+    assert embedded(path.read_text()) == json.loads(json.dumps(gather(folder)))
+
+
+def test_harmful_names_stay_data(folder: Path) -> None:
+    page = Scripts(write_report(folder).read_text())
+    assert [tag for tag, _ in page.tags].count("script") == 2
+    assert json.loads(page.texts[0])["spaces"][0]["names"] == NAMES
+
+
+def test_nothing_is_loaded_from_elsewhere(folder: Path) -> None:
+    text = write_report(folder).read_text()
+    for tag, attributes in Scripts(text).tags:
+        address = attributes.get("src") or attributes.get("href") or "#"
+        assert address.startswith(("#", "data:")), (tag, address)
+    assert "default-src 'none'" in text
+    assert not re.search(r"@import|url\((?!#)|fetch\(|XMLHttpRequest", text)
+
+
+def test_all_runs_are_there_with_the_baseline_first(folder: Path) -> None:
+    data = gather(folder)
+    assert [method["name"] for method in data["methods"]] == ["plain", "label-embedding"]
+    for method in data["methods"]:
+        assert [run["seed"] for run in method["runs"]] == [0, 1]
+        assert method["runs"][0]["epochs"] == list(range(1, EPOCHS + 1))
+    assert data["summary"]["methods"]["label-embedding"]["test_error"]["mean"] == 6.5
+
+
+def test_examples_of_all_seeds_make_one_calibration_curve(folder: Path) -> None:
+    assert gather(folder)["methods"][0]["reliability"] == [{"count": 9, "confidence": 0.5, "accuracy": 0.25}]
+
+
+def test_confusions_are_summed_over_the_seeds(folder: Path) -> None:
+    confusion = gather(folder)["methods"][0]["confusion"]
+    assert confusion["runs"] == 2
+    assert confusion["examples"] == [4] * len(NAMES)
+    assert sorted(confusion["wrong"]) == [[0, 1, 3], [3, 4, 2]]
+
+
+def test_labels_are_those_of_the_space(folder: Path) -> None:
+    space, shown = similar_labels(), gather(folder)["spaces"][0]
+    assert shown["title"] == "label-embedding, seed 0"
+    assert shown["groups"] == space.groups
+    matrix = unpacked(shown["matrix"], "<f4").reshape(len(NAMES), len(NAMES))
+    np.testing.assert_allclose(matrix, np.asarray(space.matrix()), rtol=1e-6)
+
+
+def test_labels_that_are_nearly_the_same_lead_the_pairs() -> None:
+    shown = describe(similar_labels())
+    a, b, likeness = shown["pairs"][0]
+    assert {NAMES[a], NAMES[b]} == {"cat", "kitten"}
+    matrix = np.asarray(similar_labels().matrix())
+    expected = np.sqrt(matrix[0, 1] * matrix[1, 0] / (matrix[0, 0] * matrix[1, 1]))
+    assert likeness == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_clustered_order_puts_like_labels_together() -> None:
+    blocks = torch.arange(12) % 3  # three kinds of labels, shuffled
+    logits = 3.0 * (blocks[:, None] == blocks[None]).float()
+    order = clustered_order(np.asarray(LabelSpace.from_matrix(logits, kind="logit").matrix(), dtype=np.float64))
+    assert sorted(order) == list(range(12))
+    assert (np.diff(blocks[order].numpy()) != 0).sum() == 2
+
+
+def test_beyond_500_labels_the_nearest_are_kept_instead_of_the_matrix() -> None:
+    generator = torch.Generator().manual_seed(0)
+    shown = describe(LabelSpace.from_matrix(torch.randn(501, 501, generator=generator), kind="logit"))
+    assert "matrix" not in shown
+    assert "order" not in shown
+    assert shown["neighbors"]["k"] == 20
+    assert unpacked(shown["neighbors"]["indices"], "<i4").shape == (501 * 20,)
+
+
+def test_a_page_of_22439_labels_stays_below_15_megabytes() -> None:
+    labels = 2243
+    generator = torch.Generator().manual_seed(0)
+    A, B = torch.randn(labels, 4, generator=generator), torch.randn(4, labels, generator=generator)
+    space = LabelSpace.from_factors(A, B, names=[f"a word of usual length {label}" for label in range(labels)])
+    assert len(json.dumps(describe(space))) * 22_439 / labels < 14_000_000
+
+
+def test_a_single_run_has_a_page(folder: Path) -> None:
+    data = gather(folder / "label-embedding" / "seed-1")
+    assert [run["seed"] for run in data["methods"][0]["runs"]] == [1]
+    assert data["spaces"][0]["names"] == NAMES
+
+
+def test_unfinished_runs_are_shown_as_far_as_they_came(folder: Path) -> None:
+    write_unfinished(folder)
+    [run] = gather(folder)["unfinished"]
+    assert (run["method"], run["seed"], run["epoch"], run["of"]) == ("plain", 9, 2.0, EPOCHS)
+    assert run["errors"] == [19.0, 18.0]
+
+
+def test_without_a_finished_run_the_page_is_written_and_the_error_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_unfinished(tmp_path)
+    assert main(["report", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.strip() == (
+        f"labelemb: {tmp_path} has no finished run: {tmp_path / 'report.html'} shows what there is"
+    )
+    data = embedded((tmp_path / "report.html").read_text())
+    assert data["methods"] == []
+    assert len(data["unfinished"]) == 1
+
+
+def test_a_half_written_line_of_a_running_run_does_no_harm(tmp_path: Path) -> None:
+    run = write_unfinished(tmp_path)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3')
+    assert gather(tmp_path)["unfinished"][0]["errors"] == []
+
+
+def test_a_damaged_label_space_is_noted_and_the_rest_shown(folder: Path) -> None:
+    for file in folder.glob("*/*/labels.safetensors"):
+        file.write_bytes(b"no label space")
+    data = gather(folder)
+    assert data["spaces"] == []
+    assert "label-embedding, seed 0 cannot be read" in data["notes"][0]
+    assert len(data["methods"]) == 2
+
+
+@pytest.mark.parametrize("name", ["empty", "absent"])
+def test_a_folder_without_runs_is_an_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(LabError, match=name):
+        write_report(tmp_path / name)
+
+
+def test_a_page_that_cannot_be_written_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(folder), "-o", str(folder / "nowhere" / "page.html")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("labelemb: cannot write")
+    assert error.count("\n") == 1
+
+
+def test_methods_without_label_spaces_have_a_page_too(tmp_path: Path) -> None:
+    write_finished(tmp_path, "plain", 0, 5.0, None)
+    assert gather(tmp_path)["spaces"] == []
+    assert write_report(tmp_path).exists()
