@@ -119,8 +119,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def write_summary(out: Path) -> dict[str, Any] | None:
-    """summary.json, table.md, curves.png and heatmap.png from all finished runs of a folder; None without any."""
+    """summary.json, table.md, pictures and report.html from all finished runs of a folder; None without any."""
     from labelemb.lab.plots import plot_curves  # slow to import, and the workers can start meanwhile
+    from labelemb.lab.report import write_report
 
     results = finished_results(out)
     if not results:
@@ -130,6 +131,7 @@ def write_summary(out: Path) -> dict[str, Any] | None:
     write_text(out / "table.md", render(summary) + "\n")
     plot_curves(results, out / "curves.png")
     _write_heatmap(out, results)
+    write_report(out)
     return summary
 
 

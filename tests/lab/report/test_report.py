@@ -14,6 +14,7 @@ from folders import EPOCHS, NAMES, similar_labels, write_comparison, write_finis
 
 from labelemb import LabelSpace
 from labelemb.lab.cli import main
+from labelemb.lab.compare import write_summary
 from labelemb.lab.errors import LabError
 from labelemb.lab.report import write_report
 from labelemb.lab.report.gather import gather
@@ -56,6 +57,11 @@ def test_the_page_lies_in_the_folder_and_holds_what_was_gathered(folder: Path) -
     path = write_report(folder)
     assert path == folder / "report.html"
     assert embedded(path.read_text()) == json.loads(json.dumps(gather(folder)))
+
+
+def test_a_comparison_ends_with_its_page(folder: Path) -> None:
+    write_summary(folder)
+    assert embedded((folder / "report.html").read_text())["recipe"] == "pets"
 
 
 def test_harmful_names_stay_data(folder: Path) -> None:
