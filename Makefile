@@ -8,13 +8,14 @@ VENV ?= .venv
 PIP_FLAGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+EXTRAS := lab,text,sentencepiece,tensorboard,sklearn,transformers,lightning,browser,dev
 
 .PHONY: demo test lint bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[lab,tensorboard,dev]'
+	$(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $@
 
 demo: $(STAMP)
