@@ -1,6 +1,7 @@
 """Pictures: test error over the epochs, and how labels resemble each other."""
 
 import io
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,32 +11,40 @@ from matplotlib.ticker import MaxNLocator
 
 from labelemb import LabelSpace
 from labelemb.lab.files import write_bytes
+from labelemb.lab.main_score import ERROR, main_score_of
 
 MOST_HEATMAP_LABELS = 150
 """More labels than this cannot be read in one picture."""
+MOST_COMPARED_LABELS = 2000
+"""Labels that are asked for their nearest neighbour to choose those in the picture."""
 
 
 def save_figure(figure: Figure, path: Path) -> None:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", dpi=150, bbox_inches="tight")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a box in the picture says the same
+        figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", dpi=150, bbox_inches="tight")
     write_bytes(path, buffer.getvalue())
 
 
 def plot_curves(results: dict[str, list[dict[str, Any]]], path: Path) -> None:
-    """Test error over the epochs: every run light, the mean of a method dark."""
+    """The test score over the epochs: every run light, the mean of a method dark."""
+    main = main_score_of(next(run for runs in results.values() for run in runs))
+    score = f"test_{main.evaluated}"
     figure = Figure(figsize=(7, 4.5))
     axes = figure.subplots()
     for number, (method, runs) in enumerate(results.items()):
         color = f"C{number % 10}"
         for run in runs:
             epochs = [point["epoch"] for point in run["curve"]]
-            axes.plot(epochs, [point["test_error"] for point in run["curve"]], color=color, alpha=0.2, linewidth=0.8)
-        curves = np.array([[point["test_error"] for point in run["curve"]] for run in runs])
+            axes.plot(epochs, [point[score] for point in run["curve"]], color=color, alpha=0.2, linewidth=0.8)
+        curves = np.array([[point[score] for point in run["curve"]] for run in runs])
         axes.plot(epochs, curves.mean(0), color=color, linewidth=1.8, label=f"{method} ({len(runs)})")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
-    axes.set_ylabel("test error (%)")
-    axes.set_ylim(*_readable_range(results))
+    axes.set_ylabel("test error (%)" if main is ERROR else f"test {main.title}, greedy")
+    if main is ERROR:
+        axes.set_ylim(*_readable_range(results))
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     save_figure(figure, path)
@@ -85,9 +94,13 @@ def most_alike(space: LabelSpace, most: int) -> list[str]:
     names = list(space.names)
     if len(names) <= most:
         return names
+    numbers = list(range(len(names)))
+    if len(names) > MOST_COMPARED_LABELS and space.counts is not None:
+        # in a vocabulary the rare words have learned little, and asking all of them would take minutes
+        numbers = space.counts.argsort(descending=True, stable=True)[:MOST_COMPARED_LABELS].tolist()
     strongest = []
-    for number, name in enumerate(names):
-        neighbors = space.nearest(name, k=1)
+    for number in numbers:
+        neighbors = space.nearest(number, k=1)
         strongest.append((neighbors[0].similarity if len(neighbors) else 0.0, number))
     chosen = sorted(number for _, number in sorted(strongest, reverse=True)[:most])
     return [names[number] for number in chosen]

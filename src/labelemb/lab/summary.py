@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from labelemb.lab.main_score import ERROR, MainScore, main_score_of
 from labelemb.lab.metrics import paired_difference
 from labelemb.lab.runfolder import RunFolder
 
@@ -22,6 +23,12 @@ SCORES = (
     "seconds_per_epoch",
 )
 """What is taken from a run's result as it is."""
+TEXT_SCORES = (
+    *("bleu", "bleu_penalised", "bleu_greedy", "length_ratio", "length_ratio_penalised", "length_ratio_greedy"),
+    *("chrf", "rouge1", "rouge2", "rougeL", "rouge1_penalised", "rouge1_greedy", "exact", "exact_greedy"),
+    *("perplexity", "perplexity_scaled"),
+)
+"""The same of a translation, on the test set."""
 
 Result = dict[str, Any]
 
@@ -46,25 +53,40 @@ def finished_results(folder: Path) -> dict[str, list[Result]]:
 def summarise(results: dict[str, list[Result]]) -> dict[str, Any]:
     """`{"methods": {method: {"test_error": {mean, std, n, min, values}, ...}}}` and what was compared."""
     baseline = results.get(BASELINE, [])
-    goal = statistics.fmean(run["curve"][-1]["test_error"] for run in baseline) if baseline else None
-    methods = {method: _summarise_method(runs, baseline, goal) for method, runs in results.items()}
+    methods = {method: _summarise_method(runs, baseline) for method, runs in results.items()}
     example = next(run for runs in results.values() for run in runs)
     about = {key: example[key] for key in ("recipe", "fingerprint", "version")}
+    about |= {key: example[key] for key in ("task", "main_score", "beam", "bleu_signature") if key in example}
     return about | {"methods": methods, "notes": _notes(results)}
 
 
-def _summarise_method(runs: Sequence[Result], baseline: Sequence[Result], goal: float | None) -> dict[str, Any]:
+def _summarise_method(runs: Sequence[Result], baseline: Sequence[Result]) -> dict[str, Any]:
+    main = main_score_of(runs[0])
+    text = main is not ERROR
+    more = (f"dev_{main.evaluated}", *(f"test_{name}" for name in TEXT_SCORES)) if text else ()
     summary: dict[str, Any] = {"seeds": [run["seed"] for run in runs]}
-    for name in SCORES:
+    for name in (*SCORES, *more):
         summary[name] = spread([run.get(name) for run in runs])
-    summary["epochs_to_plain"] = spread([epochs_to(run["curve"], goal) for run in runs])
+    goal = _goal(baseline, main)
+    score = f"dev_{main.evaluated}" if text else "test_error"
+    summary["epochs_to_plain"] = spread([epochs_to(run["curve"], goal, score, main) for run in runs])
     summary["fluctuation"] = spread([fluctuation(run["curve"]) for run in runs])
     if baseline and runs is not baseline:
         before = statistics.fmean(run["test_error"] for run in baseline)
         after = summary["test_error"]["mean"]
         summary["error_reduction"] = 100 * (before - after) / before if before else None
-        summary["against_plain"] = compare_runs(runs, baseline)
+        summary["against_plain"] = compare_runs(runs, baseline, f"test_{main.reported}")
     return summary
+
+
+def _goal(baseline: Sequence[Result], main: MainScore) -> float | None:
+    """What plain reaches on average: its last test error, or in a translation its best dev score."""
+    if not baseline:
+        return None
+    if main is ERROR:
+        return statistics.fmean(run["curve"][-1]["test_error"] for run in baseline)
+    best = [run[f"dev_{main.evaluated}"] for run in baseline if f"dev_{main.evaluated}" in run]
+    return statistics.fmean(best) if len(best) == len(baseline) else None
 
 
 def spread(values: Sequence[float | None]) -> dict[str, Any]:
@@ -79,11 +101,13 @@ def spread(values: Sequence[float | None]) -> dict[str, Any]:
     }
 
 
-def epochs_to(curve: Sequence[dict[str, float]], goal: float | None) -> float | None:
-    """The first epoch whose test error is down at the goal, None if there is none."""
+def epochs_to(
+    curve: Sequence[dict[str, float]], goal: float | None, score: str = "test_error", main: MainScore = ERROR
+) -> float | None:
+    """The first epoch whose score is at least as good as the goal, None if there is none."""
     if goal is None:
         return None
-    return next((point["epoch"] for point in curve if point["test_error"] <= goal), None)
+    return next((point["epoch"] for point in curve if main.at_least_as_good(point[score], goal)), None)
 
 
 def fluctuation(curve: Sequence[dict[str, float]]) -> float | None:
@@ -92,10 +116,10 @@ def fluctuation(curve: Sequence[dict[str, float]]) -> float | None:
     return statistics.stdev(last) if len(last) > 1 else None
 
 
-def compare_runs(runs: Sequence[Result], others: Sequence[Result]) -> dict[str, Any] | None:
-    """Paired test of the test errors over the seeds that both have, None with fewer than two."""
-    theirs = {run["seed"]: run["test_error"] for run in others}
-    pairs = [(run["test_error"], theirs[run["seed"]]) for run in runs if run["seed"] in theirs]
+def compare_runs(runs: Sequence[Result], others: Sequence[Result], score: str = "test_error") -> dict[str, Any] | None:
+    """Paired test of the scores over the seeds that both have, None with fewer than two."""
+    theirs = {run["seed"]: run[score] for run in others}
+    pairs = [(run[score], theirs[run["seed"]]) for run in runs if run["seed"] in theirs]
     if len(pairs) < 2:
         return None
     difference = paired_difference(*zip(*pairs, strict=True))
@@ -103,20 +127,22 @@ def compare_runs(runs: Sequence[Result], others: Sequence[Result]) -> dict[str, 
 
 
 def _notes(results: dict[str, list[Result]]) -> list[str]:
-    """Where label embedding is not ahead of a peer, in plain words."""
+    """Where label embedding is not ahead of a peer, and what runs say of themselves, in plain words."""
     ours = [method for method in results if method.startswith("label-embedding")]
     peers = [method for method in results if method not in ours]
-    notes = []
+    remarks = {f"{method}: {run['note']}." for method, runs in results.items() for run in runs if "note" in run}
+    notes = sorted(remarks)
     for method in ours:
         for peer in peers:
             seeds = {run["seed"] for run in results[method]} & {run["seed"] for run in results[peer]}
             if not seeds:
                 continue
+            main = main_score_of(results[method][0])
             mine, theirs = (
-                statistics.fmean(run["test_error"] for run in results[name] if run["seed"] in seeds)
+                statistics.fmean(run[f"test_{main.reported}"] for run in results[name] if run["seed"] in seeds)
                 for name in (method, peer)
             )
-            if mine >= theirs:
+            if main.at_least_as_good(theirs, mine):
                 common = f"{len(seeds)} common seed{'s' if len(seeds) > 1 else ''}"
                 notes.append(f"{method} ({mine:.2f}) does not beat {peer} ({theirs:.2f}) over {common}.")
     return notes

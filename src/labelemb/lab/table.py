@@ -25,11 +25,11 @@ def accuracy_table(summary: dict[str, Any]) -> str:
             [
                 method,
                 str(error["n"]),
-                _spread(error, 2),
-                _number(error["min"], 2),
-                _number(values.get("error_reduction"), 1, " %"),
-                _difference(against) if against else "-",
-                _p_value(against["p"]) if against else "-",
+                spread_text(error, 2),
+                number(error["min"], 2),
+                number(values.get("error_reduction"), 1, " %"),
+                difference(against) if against else "-",
+                p_value(against["p"]) if against else "-",
             ]
         )
     return markdown(header, rows)
@@ -54,10 +54,10 @@ def quality_table(summary: dict[str, Any]) -> str:
         rows.append(
             [
                 method,
-                _number(values["seconds_per_epoch"]["mean"], 2),
-                _reached(values["epochs_to_plain"]),
-                _number(values["fluctuation"]["mean"], 3),
-                *(_number(values[name]["mean"], digits) for name, digits in scores),
+                number(values["seconds_per_epoch"]["mean"], 2),
+                reached(values["epochs_to_plain"]),
+                number(values["fluctuation"]["mean"], 3),
+                *(number(values[name]["mean"], digits) for name, digits in scores),
             ]
         )
     return markdown(header, rows)
@@ -65,6 +65,10 @@ def quality_table(summary: dict[str, Any]) -> str:
 
 def render(summary: dict[str, Any]) -> str:
     """Both tables with the notes and what the columns mean."""
+    if summary.get("main_score", "error") != "error":
+        from labelemb.lab.text_table import render_text
+
+        return render_text(summary)
     parts = [accuracy_table(summary), quality_table(summary)]
     if summary["notes"]:
         parts.append("\n".join(f"- {note}" for note in summary["notes"]))
@@ -86,13 +90,14 @@ def markdown(header: Row, rows: Sequence[Row]) -> str:
     return "\n".join([line(header), line(rule), *map(line, rows)])
 
 
-def _spread(values: dict[str, Any], digits: int) -> str:
+def spread_text(values: dict[str, Any], digits: int) -> str:
+    """Mean ± standard deviation."""
     if values["mean"] is None:
         return "-"
     return f"{values['mean']:.{digits}f}" + (f" ± {values['std']:.{digits}f}" if values["n"] > 1 else "")
 
 
-def _reached(values: dict[str, Any]) -> str:
+def reached(values: dict[str, Any]) -> str:
     """Mean epochs over the runs that reached the goal, and how many did if not all."""
     if values["mean"] is None:
         return "-"
@@ -100,16 +105,16 @@ def _reached(values: dict[str, Any]) -> str:
     return f"{values['mean']:.1f}{share}"
 
 
-def _number(value: float | None, digits: int, unit: str = "") -> str:
+def number(value: float | None, digits: int, unit: str = "") -> str:
     return "-" if value is None else f"{value:.{digits}f}{unit}"
 
 
-def _difference(against: dict[str, Any]) -> str:
+def difference(against: dict[str, Any]) -> str:
     interval = "" if against["low"] is None else f" [{against['low']:+.2f}, {against['high']:+.2f}]"
     return f"{against['mean']:+.2f}{interval}"
 
 
-def _p_value(p: float | None) -> str:
+def p_value(p: float | None) -> str:
     if p is None:
         return "-"
     return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 NEAREST_EXAMPLES = """\
   labelemb nearest runs/digits/label-embedding/seed-0 8 9
   labelemb nearest animals.safetensors cat -k 10 --json
+  labelemb nearest runs/numbers-en-vi/label-embedding/seed-0 --frequent 12
 """
 HEATMAP_EXAMPLES = """\
   labelemb heatmap runs/digits/label-embedding/seed-0
@@ -29,7 +30,11 @@ MAP_EXAMPLES = """\
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     nearest = add_verb(verbs, "nearest", "show the labels that resemble a label most", NEAREST_EXAMPLES)
     nearest.add_argument("space", type=Path, metavar="RUN_OR_FILE", help="folder of a run, or a label space file")
-    nearest.add_argument("labels", nargs="+", metavar="LABEL", help="names of labels")
+    nearest.add_argument("labels", nargs="*", metavar="LABEL", help="names of labels")
+    nearest.add_argument("--list", type=Path, metavar="FILE", help="also the labels in a file, one a line")
+    nearest.add_argument(
+        "--frequent", type=positive, metavar="N", help="also the N labels that are most frequent in training"
+    )
     nearest.add_argument("-k", type=positive, default=5, metavar="K", help="how many (5)")
     nearest.add_argument("--symmetric", action="store_true", help="resemblance both ways, averaged")
     add_json(nearest)
@@ -74,8 +79,11 @@ def _nearest(options: argparse.Namespace) -> int:
     from labelemb import LabelSpaceError
 
     space = load_space(options.space)
+    labels = [*options.labels, *_listed(options.list), *_frequent(options.space, space, options.frequent or 0)]
+    if not labels:
+        raise LabError("no label given: name some, or use --list FILE or --frequent N")
     found = {}
-    for label in options.labels:
+    for label in dict.fromkeys(labels):
         try:
             found[label] = space.nearest(label, k=options.k, symmetric=options.symmetric)
         except (LabelSpaceError, KeyError, ValueError) as error:
@@ -86,6 +94,32 @@ def _nearest(options: argparse.Namespace) -> int:
         for neighbors in found.values():
             print(neighbors)
     return 0
+
+
+def _listed(file: Path | None) -> list[str]:
+    """The labels in a file, one a line."""
+    from labelemb.lab.data.text_files import read_lines
+
+    if file is None:
+        return []
+    return [line.strip() for line in read_lines(file) if line.strip()]
+
+
+def _frequent(path: Path, space: "LabelSpace", count: int) -> list[str]:
+    """The most frequent labels in a run's training; of a space alone, those that were observed right most often."""
+    from labelemb.lab.files import read_json
+
+    if not count:
+        return []
+    about = path / "model.json"
+    counts: list[int] | None = read_json(about).get("label_counts") if about.is_file() else None
+    if counts is None and space.counts is not None:
+        counts = space.counts.tolist()
+    if counts is None:
+        raise LabError(f"{path} does not say how often a label occurs: name labels in place of --frequent")
+    order = sorted(range(len(counts)), key=[-times for times in counts].__getitem__)
+    names = [space.names[number] for number in order if space.names[number] not in space.specials]
+    return names[:count]
 
 
 def _heatmap(options: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from labelemb import __version__
-from labelemb.lab.cli import catalogue, labels, report, trained, training
+from labelemb.lab.cli import catalogue, labels, report, trained, training, translation
 from labelemb.lab.errors import LabError
 from labelemb.lab.interrupts import Interrupted
 
@@ -21,6 +21,7 @@ examples:
   labelemb compare mnist-mlp --data DIR --seeds 20        the paper's first experiment
   labelemb compare text-csv --data intents.csv            your own texts: columns text and label
   labelemb nearest runs/digits/label-embedding/seed-0 8   which labels resemble the 8
+  labelemb compare numbers-en-vi --seeds 1                translation that needs no file
 """
 
 
@@ -64,7 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"labelemb {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for group in (training, trained, labels, report, catalogue):
+    for group in (training, trained, translation, labels, report, catalogue):
         group.add_verbs(verbs)
     return parser
 

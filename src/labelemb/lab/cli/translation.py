@@ -1,0 +1,86 @@
+"""The verb that generates text: translate."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from labelemb.lab.cli.arguments import Verbs, add_verb, not_negative, positive
+from labelemb.lab.errors import LabError
+
+if TYPE_CHECKING:
+    from labelemb.lab.translate import Translated
+
+EXAMPLES = """\
+  echo "nine thousand and five" | labelemb translate runs/numbers-en-vi/label-embedding/seed-0
+  labelemb translate RUN --beam 1 < source.txt > target.txt
+  labelemb translate RUN --n-best 5 --scores < source.txt      number, text and score, separated by tabs
+"""
+
+
+def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    translate = add_verb(verbs, "translate", "translate lines from standard input to standard output", EXAMPLES)
+    translate.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a finished translation run")
+    translate.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy (the recipe's)")
+    translate.add_argument(
+        "--length-penalty", type=float, metavar="A", help="divides log-probabilities by ((5 + length) / 6)^A (0)"
+    )
+    translate.add_argument("--n-best", type=positive, metavar="N", help="hypotheses printed for a line, numbered (1)")
+    translate.add_argument("--scores", action="store_true", help="print the score of a hypothesis after a tab")
+    translate.add_argument(
+        "--alignments", action="store_true", help="print source-target pairs of the attention, from 0, after a tab"
+    )
+    translate.add_argument(
+        "--replace-unknown",
+        action=argparse.BooleanOptionalAction,
+        help="the most attended source word in place of an unknown one (the recipe's)",
+    )
+    translate.add_argument("--min-length", type=not_negative, metavar="N", help="fewest words of an output (0)")
+    translate.add_argument("--max-length", type=positive, metavar="N", help="most words of an output (the recipe's)")
+    translate.add_argument("--no-repeat-ngram", type=not_negative, metavar="N", help="no run of N words twice (off)")
+    translate.add_argument("--batch-size", type=positive, metavar="N", help="lines searched at once (by the beam)")
+    translate.set_defaults(run=_translate)
+
+
+def _translate(options: argparse.Namespace) -> int:
+    from labelemb.lab.translate import Translator
+
+    translator = Translator(options.run_folder)
+    beam = options.beam
+    if options.n_best is not None and beam is None:
+        beam = max(options.n_best, translator.settings.beam)
+    searching = translator.search_options(
+        beam=beam,
+        length_penalty=options.length_penalty,
+        n_best=options.n_best,
+        min_length=options.min_length,
+        max_length=options.max_length,
+        no_repeat_ngram=options.no_repeat_ngram,
+    )
+    lines = read_stream(sys.stdin.buffer)
+    found = translator.translate(lines, searching, options.replace_unknown, options.batch_size)
+    for number, hypotheses in enumerate(found, 1):
+        for hypothesis in hypotheses:
+            numbered = [str(number)] if options.n_best is not None and options.n_best > 1 else []
+            print("\t".join([*numbered, *_fields(hypothesis, options)]))
+    return 0
+
+
+def _fields(hypothesis: "Translated", options: argparse.Namespace) -> Iterator[str]:
+    yield hypothesis.text
+    if options.scores:
+        yield f"{hypothesis.score:.4f}"
+    if options.alignments:
+        yield " ".join(f"{source}-{target}" for target, source in enumerate(hypothesis.alignment))
+
+
+def read_stream(stream: BinaryIO) -> Iterator[str]:
+    """The lines of a stream in UTF-8."""
+    for number, line in enumerate(stream, 1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise LabError(
+                f"line {number} of the input is not UTF-8 (byte {line[error.start]:#04x}): save it as UTF-8"
+            ) from error

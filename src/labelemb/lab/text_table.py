@@ -1,0 +1,87 @@
+"""A summary of translation runs as tables to read: generated texts first, then the likelihood of the references."""
+
+from typing import Any
+
+from labelemb.lab.main_score import MAIN_SCORES, ROUGE
+from labelemb.lab.table import difference, markdown, number, p_value, reached, spread_text
+
+LEGEND = """\
+BLEU, chrF, ROUGE (F-measure) and exact are in percent, higher is better.
+- the first score: mean ± standard deviation over seeds, by beam search without a length penalty, at the best greedy dev
+  score
+- difference to plain: paired over the seeds in common, with its 95 % confidence interval and the p-value of the t-test
+- penalty 1: with length penalty 1; length: words of the outputs over words of the references
+- exact: outputs that are the reference, word by word
+- epochs to plain: the first epoch at plain's mean best dev score (in brackets: how many runs got there, if not all)
+- perplexity and NLL: of the words of the references; scaled: after division of the logits by one temperature, fitted on
+  the dev set"""
+
+Columns = tuple[tuple[str, str, int], ...]
+AFTER_BLEU: Columns = (
+    ("BLEU, penalty 1", "test_bleu_penalised", 2),
+    ("BLEU, greedy", "test_bleu_greedy", 2),
+    ("length", "test_length_ratio", 3),
+    ("length, penalty 1", "test_length_ratio_penalised", 3),
+    ("chrF", "test_chrf", 2),
+    ("exact", "test_exact", 2),
+)
+AFTER_ROUGE: Columns = (
+    ("ROUGE-2", "test_rouge2", 2),
+    ("ROUGE-L", "test_rougeL", 2),
+    ("ROUGE-1, penalty 1", "test_rouge1_penalised", 2),
+    ("ROUGE-1, greedy", "test_rouge1_greedy", 2),
+    ("length", "test_length_ratio", 3),
+    ("BLEU", "test_bleu", 2),
+)
+LIKELIHOOD: Columns = (
+    ("NLL", "test_nll", 3),
+    ("perplexity", "test_perplexity", 2),
+    ("NLL scaled", "test_nll_scaled", 3),
+    ("perplexity scaled", "test_perplexity_scaled", 2),
+    ("word error", "test_error", 2),
+)
+
+
+def render_text(summary: dict[str, Any]) -> str:
+    """Both tables with the notes and what the columns mean."""
+    parts = [_text_table(summary), _likelihood_table(summary)]
+    if summary["notes"]:
+        parts.append("\n".join(f"- {note}" for note in summary["notes"]))
+    return "\n\n".join([*parts, LEGEND])
+
+
+def _text_table(summary: dict[str, Any]) -> str:
+    main = MAIN_SCORES[summary["main_score"]]
+    columns = AFTER_ROUGE if main is ROUGE else AFTER_BLEU
+    header = ["method", "runs", f"test {main.title}", "difference to plain", "p", *(title for title, _, _ in columns)]
+    rows = []
+    for method, values in summary["methods"].items():
+        score, against = values[f"test_{main.reported}"], values.get("against_plain")
+        rows.append(
+            [
+                method,
+                str(score["n"]),
+                spread_text(score, 2),
+                difference(against) if against else "-",
+                p_value(against["p"]) if against else "-",
+                *(number(values[name]["mean"], digits) for _, name, digits in columns),
+            ]
+        )
+    return markdown(header, rows)
+
+
+def _likelihood_table(summary: dict[str, Any]) -> str:
+    main = MAIN_SCORES[summary["main_score"]]
+    header = ["method", "s/epoch", "epochs to plain", f"dev {main.title}", *(title for title, _, _ in LIKELIHOOD)]
+    rows = []
+    for method, values in summary["methods"].items():
+        rows.append(
+            [
+                method,
+                number(values["seconds_per_epoch"]["mean"], 2),
+                reached(values["epochs_to_plain"]),
+                number(values[f"dev_{main.evaluated}"]["mean"], 2),
+                *(number(values[name]["mean"], digits) for _, name, digits in LIKELIHOOD),
+            ]
+        )
+    return markdown(header, rows)
