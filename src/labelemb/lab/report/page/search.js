@@ -102,7 +102,7 @@ function showNearest() {
   if (confusion && confusion.examples[label]) {
     const examples = confusion.examples[label];
     const right = confused(label, label);
-    words.push(`${right} of ${plural(examples, "test example")} right (${plural(confusion.runs, "run")}).`);
+    words.push(`${right.toLocaleString("en")} of ${plural(examples, "test example")} right (${plural(confusion.runs, "run")}).`);
   }
   box.replaceChildren(
     el("h4", {}, `Nearest to ${names[label]}`),

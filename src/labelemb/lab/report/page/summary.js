@@ -67,9 +67,10 @@ function startSummary() {
   }
 }
 
-/** One row a method: a dot a run, and a bar at the mean. */
-function drawRows(box, valueOf, title, { fromZero, digits, unit }) {
+/** One row a method: a dot a run, and a bar at the mean of the summary. */
+function drawRows(box, score, title, { fromZero, digits, unit }) {
   const shown = shownMethods();
+  const valueOf = (run) => run[score];
   if (!shown.length) return box.replaceChildren(el("p", { class: "quiet" }, "All methods are switched off."));
   const values = shown.flatMap((method) => method.runs.map(valueOf));
   const high = Math.max(...values);
@@ -88,8 +89,7 @@ function drawRows(box, valueOf, title, { fromZero, digits, unit }) {
   shown.forEach((method, index) => {
     const color = colorOf(method.name);
     const top = 12 + index * rowHeight;
-    const runs = method.runs.map(valueOf);
-    const mean = runs.reduce((sum, value) => sum + value, 0) / runs.length;
+    const { mean } = data.summary.methods[method.name][score];
     chart.drawing.append(
       svg("text", { x: chart.edge.left, y: top + 12, class: "strong" }, `${method.name}  ${mean.toFixed(digits)}${unit}`),
     );
@@ -110,10 +110,10 @@ function startRows() {
   if (!data.methods.length) return;
   byId("quality").hidden = false;
   const draw = () => {
-    drawRows(byId("strip"), (run) => run.test_error, "test error (%)", { fromZero: false, digits: 2, unit: " %" });
+    drawRows(byId("strip"), "test_error", "test error (%)", { fromZero: false, digits: 2, unit: " %" });
     const slowest = Math.max(...data.methods.flatMap((method) => method.runs.map((run) => run.seconds_per_epoch)));
     const digits = slowest < 0.1 ? 3 : slowest < 10 ? 2 : 1;
-    drawRows(byId("seconds"), (run) => run.seconds_per_epoch, "seconds per epoch", { fromZero: true, digits, unit: " s" });
+    drawRows(byId("seconds"), "seconds_per_epoch", "seconds per epoch", { fromZero: true, digits, unit: " s" });
   };
   on("methods", draw);
   redrawOnResize(byId("strip"), draw);
