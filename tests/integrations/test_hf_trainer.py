@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,8 @@ import tiny_models
 import torch
 import torch.nn.functional as F
 import transformers as hf
+import two_process_run
+from safetensors.torch import load_file
 from small_runs import (
     Rows,
     arguments,
@@ -189,3 +194,20 @@ def test_a_loss_of_the_trainers_own_is_refused(tmp_path: Path) -> None:
 def test_a_model_without_a_head_is_refused_before_training(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no head is attached to this BertForSequenceClassification"):
         trainer_of(tiny_models.bert(), first_token_rows(), arguments(tmp_path, max_steps=1)).train()
+
+
+def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
+    """Parameters, running table, counts, the logged loss and its terms."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    two_process_run.run(one)
+    script = [str(Path(two_process_run.__file__)), str(two)]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run([*launcher, *script], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    found = load_file(two / "state.safetensors")
+    for name, expected in load_file(one / "state.safetensors").items():
+        torch.testing.assert_close(found[name], expected, msg=lambda text, name=name: f"{name}: {text}")
+    logs = [json.loads((folder / "log.json").read_text(encoding="utf-8")) for folder in (one, two)]
+    for expected, entry in zip(*logs, strict=True):
+        for key in expected.keys() & {"loss", *(f"terms/{name}" for name in LossTerms._fields)}:
+            assert entry[key] == pytest.approx(expected[key], rel=1e-4), key

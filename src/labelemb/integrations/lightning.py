@@ -88,8 +88,9 @@ class LabelEmbeddingCallback(Callback):
         space.save(Path(folder) / LABEL_SPACE_FILE)
         if space.num_labels <= MOST_HEATMAP_LABELS and find_spec("matplotlib") is not None:
             for logger in trainer.loggers:
-                if hasattr(logger.experiment, "add_figure"):
-                    logger.experiment.add_figure("label space", draw_heatmap(space), global_step=trainer.global_step)
+                experiment: Any = getattr(logger, "experiment", None)
+                if hasattr(experiment, "add_figure"):
+                    experiment.add_figure("label space", draw_heatmap(space), global_step=trainer.global_step)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._remove_hooks()

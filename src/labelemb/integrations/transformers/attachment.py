@@ -88,41 +88,45 @@ class Attachment(nn.Module):
     def _before_model(
         self, model: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if len(args) <= len(self._arguments):
-            kwargs, args = dict(zip(self._arguments, args, strict=False)) | kwargs, ()
-        self._call = None
+        self._call, kwargs = None, dict(kwargs)
         options = {name: kwargs.pop(name) for name in CALL_OPTIONS if name in kwargs}
-        if not model.training or kwargs.get("labels") is None:
-            if not self._model_takes_num_items:
-                kwargs.pop("num_items_in_batch", None)
-            return args, kwargs
+        if model.training:
+            named = dict(zip(self._arguments, args, strict=False))
+            args, kwargs = args[len(named) :], named | kwargs
+            if kwargs.get("labels") is not None:
+                self._call = self._begin(model, kwargs, options)
+        if not self._model_takes_num_items:
+            kwargs.pop("num_items_in_batch", None)
+        return args, kwargs
+
+    def _begin(self, model: PreTrainedModel, kwargs: dict[str, Any], options: dict[str, Any]) -> Call:
+        """Take the labels and all that belongs to them out of the model's arguments."""
         if self.parts_missing:
             raise ValueError(
                 "the model was loaded from a checkpoint without the head's training parts: resume with "
                 "LabelEmbeddingCallback in the Trainer, or call load_training_parts(model, folder)"
             )
         labels: Tensor = kwargs.pop("labels")
+        targets: Tensor | None = kwargs.pop("shift_labels", None)
+        if targets is None:
+            targets = F.pad(labels, (0, 1), value=IGNORED)[..., 1:] if self.shifts else labels
+        options = {"step": self.step, "progress": self.progress} | options
+        options["num_items"] = kwargs.pop("num_items_in_batch", None)
         if self.language_model and model.config.is_encoder_decoder:
             kwargs |= _decoder_inputs(model, kwargs, labels)
         if "use_cache" in self._arguments:
             kwargs.setdefault("use_cache", False)
-        as_tuple = not (kwargs["return_dict"] if kwargs.get("return_dict") is not None else model.config.return_dict)
+        as_tuple = not (model.config.return_dict if kwargs.get("return_dict") is None else kwargs["return_dict"])
         if as_tuple:
             kwargs["return_dict"] = True
-        options = {"step": self.step, "progress": self.progress} | options
-        options["num_items"] = kwargs.pop("num_items_in_batch", None)
-        targets = kwargs.pop("shift_labels", None)
-        if targets is None:
-            targets = F.pad(labels, (0, 1), value=IGNORED)[..., 1:] if self.shifts else labels
-        self._call = Call(targets, options, as_tuple)
-        return args, kwargs
+        return Call(targets, options, as_tuple)
 
     def _before_layer(self, layer: nn.Linear, args: tuple[Any, ...]) -> tuple[Tensor] | None:
         if self._call is None:
             return None
         if self._call.hidden is not None:
             raise ValueError(f"the model calls its layer {self.layer_name!r} twice for one answer: no head fits there")
-        if layer.out_features != self.head.num_labels:
+        if len(layer.weight) != self.head.num_labels:
             raise ValueError(_REPLACED.format(self.layer_name))
         self._call.hidden = args[0]
         return (args[0].new_empty(0, layer.in_features),)

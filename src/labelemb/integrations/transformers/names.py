@@ -35,7 +35,7 @@ def label_names(model: PreTrainedModel, tokenizer: Any = None) -> list[str] | No
     attachment = attachment_of(model)
     num_labels = attachment.head.num_labels
     if not attachment.language_model:
-        names_by_label = dict(model.config.id2label or {})
+        names_by_label: dict[Any, str] = dict(model.config.id2label or {})
         return [str(names_by_label.get(label, label)) for label in range(num_labels)]
     if tokenizer is None:
         return None
