@@ -166,7 +166,9 @@ def test_partial_fit_learns_from_parts_and_goes_on_after_pickling(blobs: tuple[n
 def test_warm_start_goes_on(blobs: tuple[np.ndarray, np.ndarray]) -> None:
     classifier = quick(warm_start=True).fit(*blobs)
     first = list(classifier.loss_curve_)
-    classifier.set_params(learning_rate_init=0.01).fit(*blobs)
+    assert classifier.temperature_ != 1
+    classifier.set_params(learning_rate_init=0.01, calibrate=False).fit(*blobs)
+    assert classifier.temperature_ == 1
     assert classifier.n_iter_ == 16
     assert classifier.loss_curve_[:8] == first
     assert classifier.loss_curve_[8] < first[1]
@@ -222,6 +224,12 @@ def test_only_held_out_rows_calibrate_a_method_without_an_observer(blobs: tuple[
 def test_everything_is_computed_in_the_precision_of_the_data(dtype: type, blobs: tuple[np.ndarray, np.ndarray]) -> None:
     classifier = quick(max_iter=2).fit(blobs[0].astype(dtype), blobs[1])
     assert classifier.predict_proba(blobs[0].astype(np.float64)).dtype == dtype
+
+
+def test_training_goes_on_in_its_first_precision(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = blobs
+    classifier = quick().partial_fit(X, y, classes=NAMES).partial_fit(X.astype(np.float32), y)
+    assert classifier.predict_proba(X).dtype == np.float64
 
 
 def test_rank_objective_and_options_reach_the_head(blobs: tuple[np.ndarray, np.ndarray]) -> None:

@@ -35,8 +35,8 @@ def sparse_rows() -> scipy.sparse.csr_array:
 
 def test_a_sparse_batch_gives_the_first_layer_what_the_dense_one_gives() -> None:
     matrix, index = sparse_rows(), np.array([10, 3, 0, 0, 7])
-    sparse = Rows(matrix, torch.float64).batch(index)
-    dense = Rows(matrix.toarray(), torch.float64).batch(index)
+    sparse = Rows(matrix).batch(index, torch.float64)
+    dense = Rows(matrix.toarray()).batch(index, torch.float64)
     assert isinstance(sparse, SparseBatch)
     torch.testing.assert_close(sparse.dense(), dense)
     layer = FirstLayer(6, 4).double()
@@ -52,7 +52,7 @@ def test_a_sparse_batch_gives_the_first_layer_what_the_dense_one_gives() -> None
 
 
 def test_a_batch_without_any_entry_is_zeros() -> None:
-    empty = Rows(scipy.sparse.csr_array((4, 6)), torch.float32).batch(np.array([0, 1]))
+    empty = Rows(scipy.sparse.csr_array((4, 6))).batch(np.array([0, 1]), torch.float32)
     layer = FirstLayer(6, 4)
     torch.nn.init.ones_(layer.bias)
     torch.testing.assert_close(layer(empty), torch.ones(2, 4))
@@ -82,7 +82,7 @@ def test_passes_are_planned_by_the_number_of_updates(
     rows: int, batch_size: int | Literal["auto"], max_iter: int | None, passes: int
 ) -> None:
     nothing = np.zeros(rows)
-    examples = Examples(Rows(nothing, torch.float32), nothing, None, np.arange(rows))
+    examples = Examples(Rows(nothing), nothing, None, np.arange(rows))
     assert planned_passes(examples, batch_size, max_iter) == passes
 
 

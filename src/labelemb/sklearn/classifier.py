@@ -184,6 +184,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         else:
             self._start(X, rows_per_epoch=len(examples))
         self._optimizer = None  # a later partial_fit starts one of its own: it would triple the size of every pickle
+        self.network_.head.temperature.fill_(1)  # that before a warm start fitted another network
         with threads(self.n_jobs):
             self._train(examples, held_out)
             if self.calibrate:
@@ -229,7 +230,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = self._read(X, reset=False)
         with threads(self.n_jobs):
-            return predict_probabilities(self.network_, Rows(X, self.network_.dtype))
+            return predict_probabilities(self.network_, Rows(X))
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """The logarithm of the probability of each class, (rows, classes)."""

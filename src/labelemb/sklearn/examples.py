@@ -8,7 +8,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import compute_class_weight
 from sklearn.utils.validation import _check_sample_weight
 
-from labelemb.sklearn.rows import Rows, precision_of
+from labelemb.sklearn.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -51,4 +51,4 @@ def make_examples(X: Any, y: np.ndarray, classes: np.ndarray, *, sample_weight: 
     index = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
     if not len(index):
         raise ValueError("all sample weights are zero, but some row must weigh something")
-    return Examples(Rows(X, precision_of(X)), labels, weights, index)
+    return Examples(Rows(X), labels, weights, index)

@@ -32,20 +32,20 @@ class SparseBatch(NamedTuple):
 class Rows:
     """The rows of a validated data matrix: an array, or a scipy CSR matrix."""
 
-    def __init__(self, matrix: np.ndarray | scipy.sparse.csr_array, dtype: torch.dtype) -> None:
-        self.matrix, self.dtype = matrix, dtype
+    def __init__(self, matrix: np.ndarray | scipy.sparse.csr_array) -> None:
+        self.matrix = matrix
 
     def __len__(self) -> int:
         return self.matrix.shape[0]
 
-    def batch(self, index: np.ndarray) -> Tensor | SparseBatch:
-        """The rows with these numbers, in the precision of the network."""
+    def batch(self, index: np.ndarray, dtype: torch.dtype) -> Tensor | SparseBatch:
+        """The rows with these numbers in a network's precision, which may be that of earlier data."""
         part = self.matrix[index]  # always a copy, so that memory-mapped data is never written to
         if not scipy.sparse.issparse(part):
-            return torch.from_numpy(part).to(self.dtype)
+            return torch.from_numpy(part).to(dtype)
         return SparseBatch(
             torch.from_numpy(part.indices),
-            torch.from_numpy(part.data).to(self.dtype),
+            torch.from_numpy(part.data).to(dtype),
             torch.from_numpy(part.indptr[:-1]),
             part.shape[1],
         )

@@ -61,7 +61,7 @@ def train_pass(
         for number, index in enumerate(np.array_split(order, batches)):
             optimizer.zero_grad()
             out = network.head(
-                network.body(examples.rows.batch(index)),
+                network.body(examples.rows.batch(index, network.dtype)),
                 torch.from_numpy(examples.labels[index]),
                 sample_weight=None if weights is None else torch.from_numpy(weights[index]).to(network.dtype),
                 num_items=len(index),
@@ -79,7 +79,7 @@ def hidden_blocks(network: Network, rows: Rows, index: np.ndarray) -> Iterator[t
     network.eval()
     for start in range(0, len(index), BLOCK):
         block = index[start : start + BLOCK]
-        yield block, network.body(rows.batch(block))
+        yield block, network.body(rows.batch(block, network.dtype))
 
 
 @torch.no_grad()
