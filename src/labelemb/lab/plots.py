@@ -90,14 +90,14 @@ def plot_heatmap(space: LabelSpace, path: Path, labels: list[str] | None = None,
 
 
 def most_alike(space: LabelSpace, most: int) -> list[str]:
-    """All names, or where there are too many those with the strongest nearest neighbour, in the order of the space."""
+    """All names but the specials, in the order of the space; of too many, those with the strongest nearest neighbour."""
     names = list(space.names)
-    if len(names) <= most:
-        return names
-    numbers = list(range(len(names)))
+    numbers = [number for number, name in enumerate(names) if name not in space.specials]
+    if len(numbers) <= most:
+        return [names[number] for number in numbers]
     if len(names) > MOST_COMPARED_LABELS and space.counts is not None:
         # in a vocabulary the rare words have learned little, and asking all of them would take minutes
-        numbers = space.counts.argsort(descending=True, stable=True)[:MOST_COMPARED_LABELS].tolist()
+        numbers = sorted(numbers, key=(-space.counts).tolist().__getitem__)[:MOST_COMPARED_LABELS]
     strongest = []
     for number in numbers:
         neighbors = space.nearest(number, k=1)
