@@ -10,7 +10,14 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", "docs/method.md", "docs/drop-in.md", "docs/many-labels.md", "docs/options.md"]
+PAGES = [
+    "README.md",
+    "docs/method.md",
+    "docs/drop-in.md",
+    "docs/many-labels.md",
+    "docs/options.md",
+    "docs/translation.md",
+]
 
 
 def blocks(page: str, languages: str) -> list[tuple[int, str]]:

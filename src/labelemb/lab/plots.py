@@ -90,7 +90,7 @@ def plot_heatmap(space: LabelSpace, path: Path, labels: list[str] | None = None,
 
 
 def most_alike(space: LabelSpace, most: int) -> list[str]:
-    """All names but the specials, in the order of the space; of too many, those with the strongest nearest neighbour."""
+    """All names but specials, in the order of the space; of too many, those with the strongest nearest neighbour."""
     names = list(space.names)
     numbers = [number for number, name in enumerate(names) if name not in space.specials]
     if len(numbers) <= most:
