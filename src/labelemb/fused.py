@@ -58,7 +58,10 @@ class FusedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, work: OnePiece | Sweep, hidden: Tensor, *parameters: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        with torch.autocast(hidden.device.type, enabled=False):  # its type is used for the large products alone
+        if torch.is_autocast_enabled(hidden.device.type):
+            with torch.autocast(hidden.device.type, enabled=False):  # its type is used for the large products alone
+                work.run([hidden, *parameters])
+        else:
             work.run([hidden, *parameters])
         ctx.gradients = work.gradients
         ctx.set_materialize_grads(False)

@@ -92,15 +92,20 @@ class OnePiece:
         hard = -log_p.gather(1, self.own)
         soft = (log_p * q).sum(1, keepdim=True).mul_(-float(self.soft_active))
         objective = self.head.objective
-        hard_share: Tensor | float = objective.hard_weight
-        soft_share: Tensor | float = objective.soft_weight * self.soft_active
+        hard_share: Tensor | float = float(objective.hard_weight)
+        soft_share: Tensor | float = float(objective.soft_weight * self.soft_active)
         if objective.mass_floor > 0:
             hard_share, soft_share = target_shares(q.gather(1, self.own), objective, self.soft_active, self.progress)
         mixed = hard_share * hard + soft_share * soft
         if any(self.wanted[:3]):
-            on_logits = log_p.exp_().mul_(hard_share + soft_share)
-            on_logits.scatter_add_(1, self.own, torch.zeros_like(hard).sub_(hard_share))
-            on_logits.sub_(q.mul_(soft_share)).mul_(self.unit_weights)
+            on_logits = log_p.exp_()
+            if isinstance(soft_share, float) and isinstance(hard_share, float):
+                if hard_share + soft_share != 1:
+                    on_logits.mul_(hard_share + soft_share)
+                on_logits.scatter_add_(1, self.own, torch.full_like(hard, -hard_share)).sub_(q, alpha=soft_share)
+            else:  # a mass floor: both add up to 1
+                on_logits.scatter_add_(1, self.own, torch.zeros_like(hard).sub_(hard_share)).sub_(q.mul_(soft_share))
+            on_logits.mul_(self.unit_weights)
             self._layer_gradients(1, on_logits, hidden)
             if self.wanted[0]:
                 self.gradients[0] = self.products.times(on_logits, self.inputs[1])
@@ -113,8 +118,11 @@ class OnePiece:
         hidden = hidden.detach().to(self.products.dtype)
         logits = self.products.linear(hidden, self.inputs[3], self.inputs[4])
         best = logits.amax(1, keepdim=True)
+        right = logits.gather(1, self.own) == best
         self.finite = best.isfinite()
-        right = (logits.gather(1, self.own) == best).logical_and_(self.finite)
+        self.all_finite = bool(self.finite.all())
+        if not self.all_finite:
+            right.logical_and_(self.finite)
         self.right = right.squeeze(1) & batch.valid
         self.log_p = logits.log_softmax(1)
         own_log_p = self.log_p.gather(1, self.own)
@@ -138,7 +146,7 @@ class OnePiece:
             return torch.zeros_like(right_weight)
         gate = self.weights * (self.right.unsqueeze(1) if objective.correct_only else self.finite)
         seen = self.log_p.div_(objective.tau).softmax(1)
-        if not bool(self.finite.all()):
+        if not self.all_finite:
             seen = torch.where(self.finite, seen, 0.0)
         sums = torch.zeros_like(self.q).index_add_(0, self.place, seen.mul_(gate))  # (distinct, labels)
         if table is not None:

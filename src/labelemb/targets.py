@@ -27,8 +27,8 @@ class Batch(NamedTuple):
 
     @property
     def divisor(self) -> Tensor:
-        """`total`, or 1 where no row has any weight, so that the loss is then 0 and not NaN."""
-        return torch.where(self.total > 0, self.total, 1)
+        """`total`, or a tiny number where no row has any weight: the loss, a sum of zeros, is then 0 and not NaN."""
+        return self.total.clamp_min(torch.finfo(self.total.dtype).tiny)
 
     def rowwise(self, value: Tensor) -> Tensor:
         """Rows in the shape of the targets again."""

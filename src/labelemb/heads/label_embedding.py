@@ -172,7 +172,6 @@ class LabelEmbeddingHead(Head):
         """The soft target of each label, (k, num_labels); None for softmax(e)."""
         return self.embedding.probabilities(labels) if e is None else None
 
-    @torch.no_grad()
     def _count(self, batch: Batch, right: Tensor) -> None:
         """Count the training call, and the right observations of each label."""
         if self.updates is not None and batch.step is None:
@@ -180,7 +179,7 @@ class LabelEmbeddingHead(Head):
         if not self.embedding.needs_observer:
             return
         if batch.labels is not None:
-            new = torch.zeros_like(self.counts).scatter_add_(0, batch.labels, right.long())
+            new = torch.zeros_like(self.counts).scatter_add_(0, batch.labels, right.to(self.counts.dtype))
         else:
             labels = target_labels(batch).labels
             new = torch.zeros_like(self.counts).index_add_(0, labels, right.sum(0))
