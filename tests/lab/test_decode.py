@@ -97,6 +97,17 @@ def test_a_score_is_the_teacher_forced_one_over_the_length_penalty(penalty: floa
         assert [one.score for one in best] == sorted((one.score for one in best), reverse=True)
 
 
+def test_a_temperature_divides_the_logits() -> None:
+    body, head = make_model(seed=3)
+    warm = run((body, head), sources(5, 2), SearchOptions(4, 6, n_best=4, temperature=2.0))
+    with torch.no_grad():
+        head.predictor.weight.div_(2)
+        head.predictor.bias.div_(2)
+    halved = run((body, head), sources(5, 2), SearchOptions(4, 6, n_best=4))
+    assert texts(warm) == texts(halved)
+    assert warm[0][0].score == pytest.approx(halved[0][0].score, abs=1e-5)
+
+
 @pytest.mark.parametrize("options", [SearchOptions(1), SearchOptions(5), SearchOptions(5, length_penalty=1.0)])
 @pytest.mark.parametrize("body", [{}, {"bidirectional": True, "layers": 2}])
 def test_a_sentences_result_depends_neither_on_its_neighbours_nor_on_their_order(

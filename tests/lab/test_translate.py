@@ -84,6 +84,16 @@ def test_several_hypotheses_are_numbered_with_their_scores_and_alignments(transl
     assert all(0 <= source < 3 for source, _ in pairs)
 
 
+def test_scores_are_calibrated_unless_a_temperature_is_given(translate: Translate, run: Path) -> None:
+    fitted = json.loads((run / "result.json").read_text())["temperature"]
+    usual, same, raw = (
+        translate(SOURCES[0], "--scores", *options)[0].split("\t")
+        for options in ((), ("--temperature", str(fitted)), ("--temperature", "3"))
+    )
+    assert usual == same
+    assert float(raw[1]) < float(usual[1])
+
+
 def test_lengths_can_be_set(translate: Translate) -> None:
     assert len(translate(SOURCES[0], "--max-length", "2")[0].split()) == 2
     assert len(translate(SOURCES[0], "--min-length", "5")[0].split()) >= 5

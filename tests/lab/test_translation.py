@@ -9,6 +9,7 @@ from quick_runs import assert_same_run, every_update_saved, read_records
 from safetensors.torch import load_file
 from test_resume import StopAt
 from text_models import color_recipe, color_run, write_colors
+from tiny_data import color_pairs, write_pairs
 
 from labelemb import LabelSpace
 from labelemb.lab.compare import write_summary
@@ -83,6 +84,16 @@ def test_a_stopped_run_ends_as_one_that_was_not(tmp_path: Path, data: Path) -> N
     assert_same_run(tmp_path / "whole", tmp_path / "stopped")
 
 
+def test_a_run_does_not_go_on_with_another_vocabulary(tmp_path: Path) -> None:
+    data = write_colors(tmp_path / "data")
+    stop = StopAt(3)
+    with pytest.raises(Interrupted):
+        color_run(tmp_path / "run", data, options=every_update_saved(), report=stop.hear, stop=stop)
+    write_pairs(data, ["all"], ("en", "de"), [*color_pairs(), ("the dog", "der hund")])
+    with pytest.raises(LabError, match="12 labels then, 14 now"):
+        color_run(tmp_path / "run", data)
+
+
 def test_splitting_a_batch_to_save_memory_changes_nothing(tmp_path: Path, data: Path) -> None:
     color_run(tmp_path / "whole", data)
     color_run(tmp_path / "parts", data, "train.accumulate=3")
@@ -154,7 +165,7 @@ def test_a_comparison_shows_bleu_in_place_of_errors(tmp_path: Path, data: Path) 
     assert difference == pytest.approx(means[0] - means[1])
     table = render(summary)
     header = table.splitlines()[0]
-    for column in ("test BLEU", "BLEU, penalty 1", "length", "chrF"):
+    for column in ("test BLEU", "penalty 1", "calibrated", "greedy", "length", "chrF"):
         assert column in header
     assert "test error" not in table
     assert {"summary.json", "table.md", "curves.png", "heatmap.png"} <= {file.name for file in tmp_path.iterdir()}

@@ -31,6 +31,9 @@ class SearchOptions:
     no_repeat_ngram: int = 0
     """No run of this many words twice in a text; 0 allows it."""
     n_best: int = 1
+    temperature: float = 1.0
+    """Logits are divided by it. Soft targets make a predictor underconfident, and every word then costs so much that
+    short texts win; a fitted temperature takes that back."""
 
     def check(self, num_labels: int) -> None:
         """Refuse what cannot be searched."""
@@ -110,7 +113,7 @@ class Beams:
         states, self.state = body.recur(self.last.view(-1, 1), self.state)
         hidden, weights = body.attend(states.view(sentences, beam, -1), self.memory)
         self.attention = weights.argmax(-1)  # (sentences, beam)
-        return head(hidden).float().log_softmax(-1)
+        return (head(hidden).float() / self.options.temperature).log_softmax(-1)
 
     def allowed(self, log_probabilities: Tensor) -> Tensor:
         """-inf for what may not come next."""

@@ -76,7 +76,8 @@ class TextScores:
     """A model on one set: how likely the references are, and how good the texts that it generates.
 
     error, nll and perplexity are of the words of the references; bleu and what follows of the texts found with the
-    recipe's beam and no length penalty, those with a name to it otherwise.
+    recipe's beam and no length penalty; penalised: with length penalty 1; calibrated: with logits divided by the
+    temperature; greedy: with a beam of 1.
     """
 
     error: float
@@ -95,6 +96,9 @@ class TextScores:
     bleu_penalised: float
     length_ratio_penalised: float
     rouge1_penalised: float
+    bleu_calibrated: float
+    length_ratio_calibrated: float
+    rouge1_calibrated: float
     bleu_greedy: float
     length_ratio_greedy: float
     rouge1_greedy: float
@@ -145,15 +149,18 @@ class Translation:
         tokens: TokenScores = token_scores(generator.classifier, examples, generator.device, temperature)
         longest = self.settings.max_length
         beam = min(self.settings.beam, len(generator.encoder.target))
-        found = {
-            name: self._generated(generator, examples, SearchOptions(beam, longest, length_penalty=penalty))
-            for name, beam, penalty in (("beam", beam, 0.0), ("penalised", beam, 1.0), ("greedy", 1, 0.0))
+        searches = {
+            "beam": SearchOptions(beam, longest),
+            "penalised": SearchOptions(beam, longest, length_penalty=1.0),
+            "calibrated": SearchOptions(beam, longest, temperature=temperature or 1.0),
+            "greedy": SearchOptions(1, longest),
         }
-        main = {name: value for name, value in found["beam"].items()}
+        found = {name: self._generated(generator, examples, options) for name, options in searches.items()}
         others = {
             f"{key}_{name}": found[name][key]
             for name, keys in (
                 ("penalised", ("bleu", "length_ratio", "rouge1")),
+                ("calibrated", ("bleu", "length_ratio", "rouge1")),
                 ("greedy", ("bleu", "length_ratio", "rouge1", "exact")),
             )
             for key in keys
@@ -165,7 +172,7 @@ class Translation:
             temperature=temperature,
             nll_scaled=tokens.nll_scaled,
             perplexity_scaled=tokens.perplexity_scaled,
-            **main,
+            **found["beam"],
             **others,
         )
 

@@ -156,7 +156,14 @@ class Run:
             raise LabError(
                 f"{self.folder.path} was begun with {state['processes']} processes: go on with as many, not {processes}"
             )
-        self.model.load_state_dict(state["model"])
+        try:
+            self.model.load_state_dict(state["model"])
+        except RuntimeError as error:
+            before = len(state["model"]["head.predictor.weight"])
+            raise LabError(
+                f"the data has changed since {self.folder.path} was begun ({before} labels then, {self.num_labels} "
+                "now): bring it back, or choose another --out"
+            ) from error
         self.optimizer.load_state_dict(state["optimizer"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
         streams = state["streams"]

@@ -25,6 +25,7 @@ SCORES = (
 """What is taken from a run's result as it is."""
 TEXT_SCORES = (
     *("bleu", "bleu_penalised", "bleu_greedy", "length_ratio", "length_ratio_penalised", "length_ratio_greedy"),
+    *("bleu_calibrated", "length_ratio_calibrated", "rouge1_calibrated"),
     *("chrf", "rouge1", "rouge2", "rougeL", "rouge1_penalised", "rouge1_greedy", "exact", "exact_greedy"),
     *("perplexity", "perplexity_scaled"),
 )

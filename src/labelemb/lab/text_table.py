@@ -10,7 +10,9 @@ BLEU, chrF, ROUGE (F-measure) and exact are in percent, higher is better.
 - the first score: mean ± standard deviation over seeds, by beam search without a length penalty, at the best greedy dev
   score
 - difference to plain: paired over the seeds in common, with its 95 % confidence interval and the p-value of the t-test
-- penalty 1: with length penalty 1; length: words of the outputs over words of the references
+- the same score with length penalty 1, with logits divided by the temperature (calibrated), and of greedy search
+- length: words of the outputs over words of the references. Soft targets make a predictor underconfident, so that
+  without a penalty or a temperature a beam prefers outputs that are too short
 - exact: outputs that are the reference, word by word
 - epochs to plain: the first epoch at plain's mean best dev score (in brackets: how many runs got there, if not all)
 - perplexity and NLL: of the words of the references; scaled: after division of the logits by one temperature, fitted on
@@ -18,8 +20,9 @@ BLEU, chrF, ROUGE (F-measure) and exact are in percent, higher is better.
 
 Columns = tuple[tuple[str, str, int], ...]
 AFTER_BLEU: Columns = (
-    ("BLEU, penalty 1", "test_bleu_penalised", 2),
-    ("BLEU, greedy", "test_bleu_greedy", 2),
+    ("penalty 1", "test_bleu_penalised", 2),
+    ("calibrated", "test_bleu_calibrated", 2),
+    ("greedy", "test_bleu_greedy", 2),
     ("length", "test_length_ratio", 3),
     ("length, penalty 1", "test_length_ratio_penalised", 3),
     ("chrF", "test_chrf", 2),
@@ -28,8 +31,9 @@ AFTER_BLEU: Columns = (
 AFTER_ROUGE: Columns = (
     ("ROUGE-2", "test_rouge2", 2),
     ("ROUGE-L", "test_rougeL", 2),
-    ("ROUGE-1, penalty 1", "test_rouge1_penalised", 2),
-    ("ROUGE-1, greedy", "test_rouge1_greedy", 2),
+    ("penalty 1", "test_rouge1_penalised", 2),
+    ("calibrated", "test_rouge1_calibrated", 2),
+    ("greedy", "test_rouge1_greedy", 2),
     ("length", "test_length_ratio", 3),
     ("BLEU", "test_bleu", 2),
 )

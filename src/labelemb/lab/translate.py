@@ -32,6 +32,7 @@ class Translator:
     def __init__(self, run: Path) -> None:
         model = TrainedModel(run)
         self.generator = model.generator()
+        self.temperature = model.temperature
         self.settings = model.recipe.decode
 
     def translate(
@@ -75,6 +76,7 @@ class Translator:
         return Translated(self.generator.encoder.units.join(words), hypothesis.score, hypothesis.attention)
 
     def search_options(self, **changes: Any) -> SearchOptions:
-        """The recipe's way to search, with the fields changed that are given and not None."""
-        usual = SearchOptions(min(self.settings.beam, len(self.generator.encoder.target)), self.settings.max_length)
+        """The recipe's way to search with calibrated probabilities, and fields changed that are given and not None."""
+        beam = min(self.settings.beam, len(self.generator.encoder.target))
+        usual = SearchOptions(beam, self.settings.max_length, temperature=self.temperature)
         return dataclasses.replace(usual, **{name: value for name, value in changes.items() if value is not None})

@@ -26,6 +26,12 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     translate.add_argument(
         "--length-penalty", type=float, metavar="A", help="divides log-probabilities by ((5 + length) / 6)^A (0)"
     )
+    translate.add_argument(
+        "--temperature",
+        type=_above_zero,
+        metavar="T",
+        help="divides logits (the one fitted at the end of the training; 1 for none)",
+    )
     translate.add_argument("--n-best", type=positive, metavar="N", help="hypotheses printed for a line, numbered (1)")
     translate.add_argument("--scores", action="store_true", help="print the score of a hypothesis after a tab")
     translate.add_argument(
@@ -53,6 +59,7 @@ def _translate(options: argparse.Namespace) -> int:
     searching = translator.search_options(
         beam=beam,
         length_penalty=options.length_penalty,
+        temperature=options.temperature,
         n_best=options.n_best,
         min_length=options.min_length,
         max_length=options.max_length,
@@ -73,6 +80,16 @@ def _fields(hypothesis: "Translated", options: argparse.Namespace) -> Iterator[s
         yield f"{hypothesis.score:.4f}"
     if options.alignments:
         yield " ".join(f"{source}-{target}" for target, source in enumerate(hypothesis.alignment))
+
+
+def _above_zero(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
 
 
 def read_stream(stream: BinaryIO) -> Iterator[str]:
