@@ -52,7 +52,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         Further options of the method's head, {"label_smoothing": 0.2} for "label-smoothing" say.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
         Activation of the hidden layers.
-    alpha : float, default=0.00001
+    alpha : float, default=0.00003
         Strength of an L2 penalty: alpha / 2 times the squared weights is added to the mean loss. MLPClassifier divides
         that by the rows of a batch.
     batch_size : int or "auto", default="auto"
@@ -121,7 +121,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         method: str = "label-embedding",
         method_options: Mapping[str, Any] | None = None,
         activation: str = "relu",
-        alpha: float = 1e-5,
+        alpha: float = 3e-5,
         batch_size: int | Literal["auto"] = "auto",
         learning_rate_init: float = 0.002,
         embedding_learning_rate: float = 0.05,
