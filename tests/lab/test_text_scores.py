@@ -67,9 +67,13 @@ def test_likelihoods_in_chunks_are_those_of_all_logits(chunk: int, monkeypatch: 
     assert scores.perplexity == pytest.approx(2.718281828**scores.nll, rel=1e-6)
 
 
-def test_no_temperature_is_fitted_to_predictions_that_are_all_right() -> None:
+def test_the_temperature_stays_finite_where_every_word_is_predicted_right() -> None:
     body, head = make_model()
-    examples = make_examples([3], [1])
+    examples = make_examples([3] * 10, [1] * 10)  # the end symbol is the only target
     with torch.no_grad():
-        head.predictor.bias[2] += 100.0  # the end symbol, the only target
-    assert token_temperature(Classifier(body, head), examples, CPU) == 1.0
+        head.predictor.weight.zero_()
+        head.predictor.bias.zero_()
+        head.predictor.bias[2] = 1.0
+    temperature = token_temperature(Classifier(body, head), examples, CPU)
+    # as if 10 of 11 words were right: exp(1 / T) / (exp(1 / T) + 6) = 10 / 11
+    assert 1 / temperature == pytest.approx(torch.tensor(60.0).log().item(), rel=1e-4)

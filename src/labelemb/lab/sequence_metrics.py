@@ -60,7 +60,8 @@ def token_scores(
 def token_temperature(classifier: Classifier, examples: SequenceExamples, device: torch.device) -> float:
     """The temperature that makes the words of the references most likely.
 
-    1 where every word is predicted right: the likelihood would then rise without end as the temperature falls.
+    Where every word is predicted right, the likelihood would rise without end as the temperature falls: one word more,
+    of which nothing is known, is then counted in.
     """
     kept, count, wrong = [], 0, 0
     for hidden, targets in _hidden_rows(classifier, examples, device):
@@ -71,15 +72,15 @@ def token_temperature(classifier: Classifier, examples: SequenceExamples, device
         count += len(targets)
         if count >= TEMPERATURE_ROWS:
             break
-    if not wrong:
-        return 1.0
     labels = classifier.head.num_labels
+    doubt = 0.0 if wrong else 1 / (count + 1)
+    right, other = math.log1p(-doubt), math.log(doubt / (labels - 1)) if doubt else -math.inf
 
     def predict(rows: Tensor) -> Tensor:
         return classifier.head(rows[:, :-1])
 
     def certain(rows: Tensor) -> Tensor:
-        return torch.where(F.one_hot(rows[:, -1].long(), labels).bool(), 0.0, -torch.inf)
+        return torch.where(F.one_hot(rows[:, -1].long(), labels).bool(), right, other)
 
     return agreeing_temperature(kept, predict, certain)
 
