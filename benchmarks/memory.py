@@ -64,10 +64,9 @@ def peak(kind: str, n: int, d: int, m: int, rank: int) -> tuple[int, int]:
 def measure(rounds: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     n, d, m, rank = 4096, 512, 50_000, 100
-    naive, _ = peak("naive", n, d, m, rank)
-    for kind in ("naive", "cross entropy", "chunked", "recommended"):
-        extra, resident = peak(kind, n, d, m, rank)
-        rows.append(_row(kind, n, d, m, rank, extra, resident, f"1/{naive / max(extra, 1):.1f}"))
+    found = {kind: peak(kind, n, d, m, rank) for kind in ("naive", "cross entropy", "chunked", "recommended")}
+    for kind, (extra, resident) in found.items():
+        rows.append(_row(kind, n, d, m, rank, extra, resident, f"1/{found['naive'][0] / max(extra, 1):.1f}"))
     for kind in ("chunked", "recommended"):
         extra, resident = peak(kind, 512, 128, 1_000_000, 32)
         rows.append(_row(kind, 512, 128, 1_000_000, 32, extra, resident, "-"))
