@@ -1,8 +1,12 @@
-"""What every test shares: one thread, and hypothesis examples that are the same in every run."""
+"""What every test shares: one thread, Ctrl-C that works, and hypothesis examples that are the same in every run."""
+
+import signal
 
 import hypothesis
 import torch
 
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the suite runs in the background of a shell, or under nohup
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None, database=None, max_examples=40)
 hypothesis.settings.load_profile("reproducible")
