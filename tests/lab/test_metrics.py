@@ -52,7 +52,7 @@ def test_calibration_error_is_that_of_the_definition(predictions: tuple[Tensor, 
 def test_certain_and_right_is_perfectly_calibrated() -> None:
     logits = 1000 * torch.eye(4)
     assert calibration_error(logits, torch.arange(4)) == 0.0
-    assert reliability(logits, torch.arange(4))[-1] == {"count": 4, "confidence": 1.0, "accuracy": 1.0}
+    assert reliability(logits, torch.arange(4)).to_list()[-1] == {"count": 4, "confidence": 1.0, "accuracy": 1.0}
 
 
 def test_confusions_are_the_wrong_cells_of_the_matrix(predictions: tuple[Tensor, Tensor]) -> None:

@@ -8,6 +8,7 @@ from text_models import make_examples, make_model
 from labelemb import fit_temperature
 from labelemb.lab import sequence_metrics
 from labelemb.lab.classifier import Classifier
+from labelemb.lab.metrics import calibration_error
 from labelemb.lab.sequence_metrics import token_scores, token_temperature
 from labelemb.lab.text_scores import CharacterTokens, rouge, score_texts
 
@@ -65,6 +66,9 @@ def test_likelihoods_in_chunks_are_those_of_all_logits(chunk: int, monkeypatch: 
     assert scores.nll_scaled == pytest.approx(float(F.cross_entropy(logits / temperature, targets)), rel=1e-5)
     assert scores.error == pytest.approx(100 * float((logits.argmax(-1) != targets).double().mean()))
     assert scores.perplexity == pytest.approx(2.718281828**scores.nll, rel=1e-6)
+    assert scores.diagram.error() == pytest.approx(calibration_error(logits, targets), rel=1e-5)
+    assert scores.diagram_scaled is not None
+    assert scores.diagram_scaled.error() == pytest.approx(calibration_error(logits / temperature, targets), rel=1e-5)
 
 
 def test_the_temperature_stays_finite_where_every_word_is_predicted_right() -> None:

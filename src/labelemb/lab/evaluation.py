@@ -68,14 +68,14 @@ class Classification:
             names = run.data.label_names
             files["confusion.json"] = {"labels": names, "examples": totals, "wrong": confusions(logits, targets)}
         scores = score(logits, targets, temperature).to_dict("test_")
-        return {**scores, **dev, "reliability": reliability(logits, targets)}, files
+        return {**scores, **dev, "reliability": reliability(logits, targets).to_list()}, files
 
 
 @dataclass(frozen=True)
 class TextScores:
     """A model on one set: how likely the references are, and how good the texts that it generates.
 
-    error, nll and perplexity are of the words of the references; bleu and what follows of the texts found with the
+    error, nll, perplexity and ece are of the words of the references; bleu and what follows of the texts found with the
     recipe's beam and no length penalty; penalised: with length penalty 1; calibrated: with logits divided by the
     temperature; greedy: with a beam of 1.
     """
@@ -86,6 +86,8 @@ class TextScores:
     temperature: float | None
     nll_scaled: float | None
     perplexity_scaled: float | None
+    ece: float
+    ece_scaled: float | None
     bleu: float
     length_ratio: float
     chrf: float
@@ -104,10 +106,11 @@ class TextScores:
     rouge1_greedy: float
     exact_greedy: float
     bleu_signature: str
+    reliability: list[dict[str, float]]
 
     def to_dict(self, prefix: str) -> dict[str, Any]:
         """`{prefix}error` and so on; the temperature and the signature keep their names."""
-        kept = ("temperature", "bleu_signature")
+        kept = ("temperature", "bleu_signature", "reliability")
         return {name if name in kept else prefix + name: value for name, value in asdict(self).items()}
 
 
@@ -141,8 +144,7 @@ class Translation:
             dev = {name: value for name, value in (run.best or run.records[-1]).items() if name.startswith("dev_")}
         scores = self.score(_generator(run), cast(SequenceExamples, run.data.test), temperature)
         about = {"task": "translation", "main_score": self.main.reported, "beam": self.settings.beam}
-        empty: dict[str, Any] = {"test_ece": None, "test_ece_scaled": None, "reliability": []}
-        return {**about, **scores.to_dict("test_"), **dev, **empty}, {}
+        return {**about, **scores.to_dict("test_"), **dev}, {}
 
     def score(self, generator: TextGenerator, examples: SequenceExamples, temperature: float | None) -> TextScores:
         """All scores on one set."""
@@ -172,6 +174,9 @@ class Translation:
             temperature=temperature,
             nll_scaled=tokens.nll_scaled,
             perplexity_scaled=tokens.perplexity_scaled,
+            ece=tokens.diagram.error(),
+            ece_scaled=None if tokens.diagram_scaled is None else tokens.diagram_scaled.error(),
+            reliability=tokens.diagram.to_list(),
             **found["beam"],
             **others,
         )

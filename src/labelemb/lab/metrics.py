@@ -28,29 +28,50 @@ def mean_nll(logits: Tensor, targets: Tensor) -> float:
     return float(F.cross_entropy(logits.double(), targets))
 
 
-def reliability(logits: Tensor, targets: Tensor, bins: int = BINS) -> list[dict[str, float]]:
-    """The reliability diagram: rows by confidence in bins of equal width, each with count, confidence and accuracy."""
-    confidence, predicted = logits.double().softmax(-1).max(-1)
-    right = (predicted == targets).double()
-    # a confidence on a border belongs to the bin below, as in the usual definition (a, b]
-    place = (confidence * bins).ceil().long().sub(1).clamp(0, bins - 1)
-    count = torch.bincount(place, minlength=bins)
-    total_confidence = torch.bincount(place, confidence, minlength=bins)
-    total_right = torch.bincount(place, right, minlength=bins)
-    return [
-        {
-            "count": int(count[i]),
-            "confidence": float(total_confidence[i] / count[i].clamp_min(1)),
-            "accuracy": float(total_right[i] / count[i].clamp_min(1)),
-        }
-        for i in range(bins)
-    ]
+class ReliabilityDiagram:
+    """Rows by confidence in bins of equal width, counted a part of a set at a time."""
+
+    def __init__(self, bins: int = BINS) -> None:
+        self.bins = bins
+        self.count = torch.zeros(bins, dtype=torch.long)
+        self.confidence, self.right = torch.zeros(2, bins, dtype=torch.float64)  # sums over the rows of each bin
+
+    def add(self, logits: Tensor, targets: Tensor) -> None:
+        confidence, predicted = logits.double().softmax(-1).max(-1)
+        right = (predicted == targets).double()
+        # a confidence on a border belongs to the bin below, as in the usual definition (a, b]
+        place = (confidence * self.bins).ceil().long().sub(1).clamp(0, self.bins - 1)
+        self.count += torch.bincount(place, minlength=self.bins).cpu()
+        self.confidence += torch.bincount(place, confidence, minlength=self.bins).cpu()
+        self.right += torch.bincount(place, right, minlength=self.bins).cpu()
+
+    def to_list(self) -> list[dict[str, float]]:
+        """Each bin with count, mean confidence and accuracy."""
+        count = self.count.clamp_min(1)
+        return [
+            {
+                "count": int(self.count[i]),
+                "confidence": float(self.confidence[i] / count[i]),
+                "accuracy": float(self.right[i] / count[i]),
+            }
+            for i in range(self.bins)
+        ]
+
+    def error(self) -> float:
+        """Expected calibration error: the mean distance of confidence and accuracy over the bins, in percent."""
+        return 100.0 * float((self.confidence - self.right).abs().sum() / self.count.sum().clamp_min(1))
 
 
-def calibration_error(logits: Tensor, targets: Tensor, bins: int = BINS) -> float:
-    """Expected calibration error: the mean distance of confidence and accuracy over the bins, in percent."""
-    diagram = reliability(logits, targets, bins)
-    return 100.0 * sum(b["count"] * abs(b["confidence"] - b["accuracy"]) for b in diagram) / len(targets)
+def reliability(logits: Tensor, targets: Tensor) -> ReliabilityDiagram:
+    """The reliability diagram of a whole set."""
+    diagram = ReliabilityDiagram()
+    diagram.add(logits, targets)
+    return diagram
+
+
+def calibration_error(logits: Tensor, targets: Tensor) -> float:
+    """Expected calibration error in percent."""
+    return reliability(logits, targets).error()
 
 
 def confusions(logits: Tensor, targets: Tensor) -> list[list[int]]:

@@ -12,6 +12,7 @@ from labelemb import Head
 from labelemb.lab.classifier import Classifier
 from labelemb.lab.data import SequenceExamples
 from labelemb.lab.data.sequences import IGNORED
+from labelemb.lab.metrics import ReliabilityDiagram
 from labelemb.temperature import agreeing_temperature
 
 CHUNK_LOGITS = 2**23
@@ -23,11 +24,13 @@ EVALUATION_PAIRS = 128
 
 @dataclass(frozen=True)
 class TokenScores:
-    """Over the words of all references, end symbols included: error in percent, NLL in nats."""
+    """Over the words of all references, end symbols included: error and calibration error in percent, NLL in nats."""
 
     error: float
     nll: float
     nll_scaled: float | None
+    diagram: ReliabilityDiagram
+    diagram_scaled: ReliabilityDiagram | None
 
     @property
     def perplexity(self) -> float:
@@ -42,18 +45,26 @@ class TokenScores:
 def token_scores(
     classifier: Classifier, examples: SequenceExamples, device: torch.device, temperature: float | None = None
 ) -> TokenScores:
-    """Error and NLL of the predictor on the references, the latter also after division by a temperature."""
+    """Error, NLL and calibration of the predictor on the references, the latter two also after division by a
+    temperature."""
     wrong, count = 0, 0
+    diagram, diagram_scaled = ReliabilityDiagram(), ReliabilityDiagram()
     nll = torch.zeros(2, dtype=torch.float64)
     for hidden, targets in _hidden_rows(classifier, examples, device):
         for logits, part in _logit_chunks(classifier.head, hidden, targets):
             wrong += int((logits.argmax(-1) != part).sum())
             count += len(part)
             nll[0] += F.cross_entropy(logits, part, reduction="sum").double().cpu()
+            diagram.add(logits, part)
             if temperature is not None:
-                nll[1] += F.cross_entropy(logits / temperature, part, reduction="sum").double().cpu()
-    raw, scaled = (nll / count).tolist()
-    return TokenScores(100.0 * wrong / count, raw, None if temperature is None else scaled)
+                scaled = logits / temperature
+                nll[1] += F.cross_entropy(scaled, part, reduction="sum").double().cpu()
+                diagram_scaled.add(scaled, part)
+    nll_raw, nll_scaled = (nll / count).tolist()
+    error = 100.0 * wrong / count
+    if temperature is None:
+        return TokenScores(error, nll_raw, None, diagram, None)
+    return TokenScores(error, nll_raw, nll_scaled, diagram, diagram_scaled)
 
 
 @torch.inference_mode()

@@ -15,8 +15,8 @@ BLEU, chrF, ROUGE (F-measure) and exact are in percent, higher is better.
   without a penalty or a temperature a beam prefers outputs that are too short
 - exact: outputs that are the reference, word by word
 - epochs to plain: the first epoch at plain's mean best dev score (in brackets: how many runs got there, if not all)
-- perplexity and NLL: of the words of the references; scaled: after division of the logits by one temperature, fitted on
-  the dev set"""
+- perplexity, NLL and ECE: of the words of the references; scaled: after division of the logits by one temperature,
+  fitted on the dev set"""
 
 Columns = tuple[tuple[str, str, int], ...]
 AFTER_BLEU: Columns = (
@@ -42,6 +42,8 @@ LIKELIHOOD: Columns = (
     ("perplexity", "test_perplexity", 2),
     ("NLL scaled", "test_nll_scaled", 3),
     ("perplexity scaled", "test_perplexity_scaled", 2),
+    ("ECE", "test_ece", 2),
+    ("ECE scaled", "test_ece_scaled", 2),
     ("word error", "test_error", 2),
 )
 
