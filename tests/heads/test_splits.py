@@ -1,26 +1,21 @@
-"""Nothing depends on how rows are cut: halves, chunks, padding, leading dimensions, processes."""
+"""Nothing depends on how rows are cut: halves, chunks, padding, leading dimensions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
 from comparison import Case, cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel
 
-from labelemb import HeadOutput, LabelEmbeddingHead, Objective
+from labelemb import LabelEmbeddingHead
 
 IMPLEMENTATIONS = ["reference", "chunked"]
-EMBEDDINGS = ["dense", "compressed", "compressed-bias", "running", "fixed"]
 
 
 def take(values: dict[str, Any], index: Any) -> dict[str, Any]:
@@ -171,56 +166,3 @@ def test_a_mixture_of_two_labels_is_the_mixture_of_their_losses() -> None:
     mixed = 0.3 * torch.nn.functional.one_hot(targets, 4) + 0.7 * torch.nn.functional.one_hot(others, 4)
     expected = 0.3 * head(hidden, targets).loss + 0.7 * head(hidden, others).loss
     torch.testing.assert_close(head(hidden, mixed.double()).loss, expected)
-
-
-def process_case(embedding: str, impl: str) -> Case:
-    objective = Objective(mass_floor=0.6, soft_weight=0.8)
-    return Case(objective, embedding, impl, rows=8, progress=0.5, ignored=False)
-
-
-PARALLEL = [(embedding, impl) for embedding in EMBEDDINGS for impl in IMPLEMENTATIONS]
-
-
-class Model(torch.nn.Module):
-    """DistributedDataParallel wants the head below a module whose forward gives the loss."""
-
-    def __init__(self, head: LabelEmbeddingHead) -> None:
-        super().__init__()
-        self.head = head
-
-    def forward(self, hidden: Tensor, targets: Tensor, **keywords: Any) -> Tensor:
-        output: HeadOutput = self.head(hidden, targets, **keywords)
-        return output.loss
-
-
-def run_process(rank: int, folder: str) -> None:
-    """Unequal shares of 8 rows: 3 and 5. DistributedDataParallel averages, so each process divides by half of 8."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-    share = slice(0, 3) if rank == 0 else slice(3, 8)
-    results = {}
-    for embedding, impl in PARALLEL:
-        case = process_case(embedding, impl)
-        hidden, targets, keywords = case.inputs()
-        keywords["num_items"] = 8 / 2
-        model = DistributedDataParallel(Model(case.head()))
-        model(hidden[share], targets[share], **take(keywords, share)).backward()
-        head = model.module.head
-        state = {name: value.clone() for name, value in head.state_dict().items()}
-        results[embedding, impl] = {n: p.grad for n, p in head.named_parameters()}, state
-    torch.save(results, Path(folder) / f"process-{rank}.pt")
-    dist.destroy_process_group()
-
-
-def test_two_processes_give_the_gradients_and_statistics_of_one(tmp_path: Path) -> None:
-    multiprocessing.spawn(run_process, args=(str(tmp_path),), nprocs=2)
-    results = [torch.load(tmp_path / f"process-{rank}.pt") for rank in range(2)]
-    for embedding, impl in PARALLEL:
-        case = process_case(embedding, impl)
-        head = case.head()
-        hidden, targets, keywords = case.inputs()
-        expected = gradients_of(head, head(hidden, targets, **keywords).loss)
-        for gradients, state in (result[embedding, impl] for result in results):
-            assert_equal_gradients(gradients, expected)
-            for name, value in head.state_dict().items():
-                torch.testing.assert_close(state[name], value, msg=f"{embedding} {impl} {name}")
