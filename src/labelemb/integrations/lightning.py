@@ -19,8 +19,8 @@ from torch.utils.hooks import RemovableHandle
 
 from labelemb.heads import Head, HeadOutput
 from labelemb.integrations.versions import require
-from labelemb.labelspace import LabelSpace
 from labelemb.labelspace.names import check_names
+from labelemb.labelspace.pictures import heatmap_figure, heatmap_labels
 
 OLDEST, NEWEST = (2, 4), (2, 6)
 LIBRARY = "pytorch_lightning" if find_spec("lightning") is None else "lightning"
@@ -32,8 +32,6 @@ else:
     from lightning.pytorch import Callback, LightningModule, Trainer
 
 LABEL_SPACE_FILE = "label_space.safetensors"
-MOST_HEATMAP_LABELS = 150
-"""More labels than this cannot be read in one picture."""
 
 
 class LabelEmbeddingCallback(Callback):
@@ -43,7 +41,8 @@ class LabelEmbeddingCallback(Callback):
     - The head gets `progress=` and `step=` from the Trainer (a mass floor and `soft_after` need them), unless the
       module passes them itself.
     - At the end `label_space.safetensors` is written to the logger's folder (without a logger, default_root_dir), and a
-      heatmap of it to TensorBoard, if that is the logger, matplotlib is installed and the labels are 150 at most.
+      heatmap of it to TensorBoard, if that is the logger and matplotlib is installed; of more than 150 labels it shows
+      those with the strongest resemblances.
 
     Arguments:
         names: one name a label; "0", "1", ... without them.
@@ -86,11 +85,12 @@ class LabelEmbeddingCallback(Callback):
             return
         Path(folder).mkdir(parents=True, exist_ok=True)
         space.save(Path(folder) / LABEL_SPACE_FILE)
-        if space.num_labels <= MOST_HEATMAP_LABELS and find_spec("matplotlib") is not None:
+        if find_spec("matplotlib") is not None:
             for logger in trainer.loggers:
                 experiment: Any = getattr(logger, "experiment", None)
                 if hasattr(experiment, "add_figure"):
-                    experiment.add_figure("label space", draw_heatmap(space), global_step=trainer.global_step)
+                    figure = heatmap_figure(space, heatmap_labels(space))
+                    experiment.add_figure("label space", figure, global_step=trainer.global_step)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._remove_hooks()
@@ -129,20 +129,3 @@ def find_head(module: nn.Module, name: str | None = None) -> Head:
     if name is None:
         raise ValueError(f"the module must have one head, or head= must name one of its heads: {listed}")
     raise ValueError(f"the module has no head {name!r}; its heads: {listed}")
-
-
-def draw_heatmap(space: LabelSpace) -> Any:
-    """A matplotlib figure of how the labels resemble each other."""
-    from matplotlib.figure import Figure
-
-    matrix = space.matrix().clone()
-    matrix.fill_diagonal_(0)  # a label's own share would outshine the rest
-    side = min(16.0, max(4.5, 0.16 * space.num_labels + 2))
-    figure = Figure(figsize=(side * 1.15, side))
-    axes = figure.subplots()
-    image = axes.imshow(matrix.numpy(), cmap="viridis", vmin=0)
-    axes.set_xticks(range(space.num_labels), space.names, rotation=90)
-    axes.set_yticks(range(space.num_labels), space.names)
-    axes.set(xlabel="resembles", ylabel="label")
-    figure.colorbar(image, ax=axes, shrink=0.8, label="similarity")
-    return figure

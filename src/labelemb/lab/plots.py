@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from labelemb import LabelSpace
 from labelemb.lab.files import write_bytes
 from labelemb.lab.main_score import ERROR, main_score_of
-
-MOST_HEATMAP_LABELS = 150
-"""More labels than this cannot be read in one picture."""
-MOST_COMPARED_LABELS = 2000
-"""Labels that are asked for their nearest neighbour to choose those in the picture."""
+from labelemb.labelspace.label_map import LabelMap
+from labelemb.labelspace.pictures import draw_map, heatmap_figure, heatmap_labels
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -65,42 +63,14 @@ def _readable_range(results: dict[str, list[dict[str, Any]]]) -> tuple[float, fl
 
 
 def plot_heatmap(space: LabelSpace, path: Path, labels: list[str] | None = None, title: str = "") -> list[str]:
-    """The rows of the label space as colours; gives the labels shown.
+    """The rows of the label space as colours; gives the labels shown."""
+    shown = heatmap_labels(space, labels)
+    save_figure(heatmap_figure(space, shown, title), path)
+    return [space.names[index] for index in shown]
 
-    Where there are too many labels to read, those with the strongest resemblances are shown. The colours span the
-    resemblances of different labels: a label's own share would outshine them all.
-    """
-    shown = labels if labels is not None else most_alike(space, MOST_HEATMAP_LABELS)
-    matrix = np.asarray(space.matrix(shown))
-    between = matrix[~np.eye(len(shown), dtype=bool)]
-    low, high = (between.min(), between.max()) if len(between) else (0.0, 1.0)
-    side = min(16.0, max(4.5, 0.16 * len(shown) + 2))
-    figure = Figure(figsize=(side * 1.15, side))
-    axes = figure.subplots()
-    image = axes.imshow(matrix, cmap="viridis", vmin=float(low), vmax=float(high))
-    size = max(3.0, min(9.0, 500 / max(1, len(shown))))
-    axes.set_xticks(range(len(shown)), shown, rotation=90, fontsize=size)
-    axes.set_yticks(range(len(shown)), shown, fontsize=size)
-    axes.set_xlabel("resembles")
-    axes.set_ylabel("label")
-    axes.set_title(title)
-    figure.colorbar(image, ax=axes, shrink=0.8, extend="max", label="similarity")
+
+def plot_map(label_map: LabelMap, names: Sequence[str], path: Path) -> None:
+    """A point a label, with names as far as they fit."""
+    figure = Figure(figsize=(10, 8))
+    draw_map(label_map, names, figure.subplots())
     save_figure(figure, path)
-    return shown
-
-
-def most_alike(space: LabelSpace, most: int) -> list[str]:
-    """All names but specials, in the order of the space; of too many, those with the strongest nearest neighbour."""
-    names = list(space.names)
-    numbers = [number for number, name in enumerate(names) if name not in space.specials]
-    if len(numbers) <= most:
-        return [names[number] for number in numbers]
-    if len(names) > MOST_COMPARED_LABELS and space.counts is not None:
-        # in a vocabulary the rare words have learned little, and asking all of them would take minutes
-        numbers = sorted(numbers, key=(-space.counts).tolist().__getitem__)[:MOST_COMPARED_LABELS]
-    strongest = []
-    for number in numbers:
-        neighbors = space.nearest(number, k=1)
-        strongest.append((neighbors[0].similarity if len(neighbors) else 0.0, number))
-    chosen = sorted(number for _, number in sorted(strongest, reverse=True)[:most])
-    return [names[number] for number in chosen]

@@ -46,6 +46,12 @@ def quote_few(names: Iterable[str], limit: int = 5) -> str:
     return text if len(listed) <= limit else f"{text} and {len(listed) - limit} more"
 
 
+def shortened(name: str, longest: int) -> str:
+    """A name on one line of a picture or a table: white space is one space each, and too long a name is cut."""
+    line = " ".join(name[: 10 * longest].split())
+    return line if max(len(line), len(name) // 10) <= longest else f"{line[: longest - 1]}…"
+
+
 def closest(name: str, names: Sequence[str], limit: int = 3) -> list[str]:
     """The most similar of `names`, best first, whatever their number; none when nothing resembles `name`."""
     wanted = name[:LONGEST_QUOTE].casefold()

@@ -3,19 +3,26 @@
 import os
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
-from . import exports, file_format
+from labelemb.optional import import_optional
+
+from . import exports, file_format, pictures
 from .conversion import ArrayLike, checked_counts, float32_copy, integer_copy, plain_objective
 from .errors import LabelSpaceError
 from .forms import DenseForm, FactorForm, Form
+from .html import html_table
 from .labels import Label, LabelIndex, Labels
 from .names import quote_few, refuse_repeated
 from .neighbors import Neighbor, Neighbors, explain
 from .top_k_form import TopKForm
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 Kind = Literal["probability", "logit"]
 
@@ -181,9 +188,17 @@ class LabelSpace:
         size = "" if self.rank is None else f", rank {self.rank}"
         return f"LabelSpace({self.num_labels} labels, {self.form.storage}{size}: {quote_few(self.names, 3)})"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a few labels as a table with colours."""
+        return html_table(self)
+
     def index(self, label: Label) -> int:
         """The index of a label given by name or index; an unknown name is an error that suggests the closest."""
         return self._labels.index(label)
+
+    def indices(self, labels: Labels | None = None) -> Tensor:
+        """The indices (k,) int64 of labels given by name or index; of all labels without `labels`."""
+        return self._labels.indices(labels)
 
     def learned(self, label: Label) -> bool:
         """False where the label was never observed right, so that its row still holds initial values."""
@@ -192,7 +207,7 @@ class LabelSpace:
 
     def rows(self, labels: Labels) -> Tensor:
         """Logits (k, labels) float32 of these labels; log-probabilities where the largest k are stored."""
-        return self.form.rows(self._labels.indices(labels))
+        return self.form.rows(self.indices(labels))
 
     def distribution(self, label: Label) -> Tensor:
         """How similar every label is to this one: softmax of its row, (labels,)."""
@@ -208,7 +223,7 @@ class LabelSpace:
         Probabilities are those among all labels, so a part of the matrix does not sum to 1; `select` renormalises.
         """
         _check_kind(kind)
-        indices = self._labels.indices(labels)
+        indices = self.indices(labels)
         _refuse_large(len(indices), len(indices), "pass labels= for the part you need, or use rows() and nearest()")
         matrix = torch.empty(len(indices), len(indices))
         start = 0
@@ -272,7 +287,7 @@ class LabelSpace:
             raise LabelSpaceError(f"reorder needs the same names in another order: {'; '.join(parts)}")
         space = self.select(ordered)
         if self._log_normalisers is not None:
-            space._log_normalisers = self._log_normalisers[self._labels.indices(ordered)]
+            space._log_normalisers = self._log_normalisers[self.indices(ordered)]
         return space
 
     def select(self, labels: Labels) -> Self:
@@ -281,7 +296,7 @@ class LabelSpace:
         Each row is conditioned on the chosen labels: what it gave to the others goes to the chosen ones in proportion
         (a row that gave the chosen ones nothing becomes even). Groups and specials lose the labels that are gone.
         """
-        indices = self._labels.indices(labels)
+        indices = self.indices(labels)
         names = [self.names[index] for index in indices.tolist()]
         if not names:
             raise LabelSpaceError("select needs at least one label")
@@ -306,7 +321,7 @@ class LabelSpace:
         delimiter: str = ",",
     ) -> None:
         """Write `matrix(labels, kind)` with the names as first row and first column; delimiter "\\t" gives TSV."""
-        indices = self._labels.indices(labels)
+        indices = self.indices(labels)
         names = [self.names[index] for index in indices.tolist()]
         exports.write_csv(path, names, self.matrix(indices, kind), delimiter)
 
@@ -319,6 +334,28 @@ class LabelSpace:
         """
         _refuse_large(self.num_labels, self.rank or self.num_labels, "use select() to write some of the labels")
         exports.write_word2vec(path, self.names, self.form)
+
+    def to_pandas(self, labels: Labels | None = None, kind: Kind = "probability") -> "DataFrame":
+        """`matrix(labels, kind)` as a data frame with the names as its index and columns (extra `[plot]`)."""
+        pandas = import_optional("pandas", "to_pandas()", "plot")
+        indices = self.indices(labels)
+        names = [self.names[index] for index in indices.tolist()]
+        return pandas.DataFrame(self.matrix(indices, kind).numpy(), index=names, columns=names)
+
+    def heatmap(self, labels: Labels | None = None, ax: "Axes | None" = None) -> "Axes":
+        """Draw `matrix(labels)` as colours (extra `[plot]`), into a new picture without `ax`; gives the axes.
+
+        Without `labels`, all are shown; of more than 150, those with the strongest resemblances. The colours span the
+        similarities of different labels.
+        """
+        return pictures.heatmap(self, labels, ax)
+
+    def map(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw all labels in the plane, those that resemble the same labels close together (extra `[plot]`).
+
+        Without `ax` into a new picture; gives the axes. The title says how much of the differences the plane holds.
+        """
+        return pictures.draw_space_map(self, ax)
 
     def _checked_groups(self, groups: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
         if not isinstance(groups, Mapping) or not all(isinstance(group, str) for group in groups):

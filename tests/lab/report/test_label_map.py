@@ -10,10 +10,10 @@ import torch
 from folders import similar_labels
 
 from labelemb import LabelSpace
-from labelemb.lab import label_map as label_map_module
 from labelemb.lab.cli import main
-from labelemb.lab.label_map import label_map
-from labelemb.lab.neighbor_table import neighbor_table
+from labelemb.labelspace import label_map as label_map_module
+from labelemb.labelspace.label_map import label_map
+from labelemb.labelspace.neighbor_table import neighbor_table
 
 
 def dense() -> LabelSpace:

@@ -140,8 +140,8 @@ def _heatmap(options: argparse.Namespace) -> int:
 
 
 def _map(options: argparse.Namespace) -> int:
-    from labelemb.lab.label_map import label_map
-    from labelemb.lab.map_plot import plot_map
+    from labelemb.lab.plots import plot_map
+    from labelemb.labelspace.label_map import label_map
 
     space = load_space(options.space)
     found = label_map(space)

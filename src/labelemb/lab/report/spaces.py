@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from labelemb import LabelSpace, LabelSpaceError
-from labelemb.lab.label_map import label_map
-from labelemb.lab.neighbor_table import NeighborTable, neighbor_table
 from labelemb.lab.runfolder import RunFolder
+from labelemb.labelspace.label_map import label_map
+from labelemb.labelspace.neighbor_table import NeighborTable, neighbor_table
 
 MOST_MATRIX_LABELS = 500
 """Up to this many labels the page holds whole rows and a clustered order; beyond it the nearest labels."""

@@ -7,15 +7,22 @@ components of a singular value decomposition. Of very many labels stored as fact
 ReLU) are taken as they are; of others, the nearest labels. No random numbers: the same space gives the same map.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.linalg import LinearOperator, svds
+import torch
+from torch import Tensor
 
-from labelemb import LabelSpace
-from labelemb.lab.neighbor_table import NeighborTable, neighbor_table
-from labelemb.labelspace.forms import FactorForm
+from labelemb.optional import import_optional
+
+from .forms import BLOCK_NUMBERS, FactorForm
+from .neighbor_table import NeighborTable, neighbor_table
+
+if TYPE_CHECKING:
+    from .space import LabelSpace
 
 MOST_WHOLE_ROWS = 2000
 """Up to this many labels whole rows are used, beyond it the factors or the nearest labels of each row."""
@@ -58,46 +65,54 @@ def _from_rows(matrix: np.ndarray) -> tuple[np.ndarray, float]:
     np.fill_diagonal(matrix, 0)
     np.fill_diagonal(matrix, matrix.max(axis=1))
     vectors = np.sqrt(matrix / np.maximum(matrix.sum(axis=1, keepdims=True), SMALLEST))
-    return _main_directions(vectors)
+    left, values, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
+    return left[:, :2] * values[:2], _share(values[:2] ** 2, float((values**2).sum()))
 
 
 def _from_factors(form: FactorForm) -> tuple[np.ndarray, float]:
-    """The rows A_y B in `rank` coordinates that keep all their distances; a bias moves all of them alike."""
-    A, B = form.A.double().numpy(), form.B.double().numpy()
-    values, directions = np.linalg.eigh(B @ B.T)
-    return _main_directions(A @ (directions * np.sqrt(np.maximum(values, 0))))
+    """The rows A_y B by the main directions of their differences, found among `rank` numbers, never among labels.
 
-
-def _main_directions(vectors: np.ndarray) -> tuple[np.ndarray, float]:
-    left, values, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
-    positions = left[:, :2] * values[:2]
-    if positions.shape[1] < 2:  # factors of rank 1 lie on a line
-        positions = np.column_stack([positions, np.zeros(len(positions))])
-    return positions, _share(values[:2], float((values**2).sum()))
+    A bias moves all rows alike.
+    """
+    pieces = form.A.split(max(1, BLOCK_NUMBERS // form.rank))
+    mean = form.A.mean(dim=0, dtype=torch.float64)
+    products = torch.stack([piece.double().T @ piece.double() for piece in pieces]).sum(dim=0)
+    scatter = products - form.num_labels * torch.outer(mean, mean)  # of the centred rows of A
+    values, directions = torch.linalg.eigh(form.B.double() @ form.B.double().T)
+    # rows of A times this keep all distances that their products with B have
+    to_distances: Tensor = directions * values.clamp(min=0).sqrt()
+    variances, main = torch.linalg.eigh(to_distances.T @ scatter @ to_distances)  # the smallest first
+    main = to_distances @ main[:, -2:].flip(1)
+    positions = torch.cat([piece.double() @ main for piece in pieces]) - mean @ main
+    if form.rank == 1:  # all on a line
+        positions = torch.nn.functional.pad(positions, (0, 1))
+    return positions.numpy(), _share(variances[-2:].clamp(min=0).numpy(), float(variances.clamp(min=0).sum()))
 
 
 def _from_neighbors(table: NeighborTable) -> tuple[np.ndarray, float]:
     """The same from the nearest labels alone: a sparse matrix, whose mean is taken off without filling it."""
+    sparse_arrays = import_optional("scipy.sparse", "a map of this many labels", "plot")
+    solvers = import_optional("scipy.sparse.linalg", "a map of this many labels", "plot")
     labels = len(table.indices)
     columns = np.column_stack([np.arange(labels), table.indices])
     entries = np.column_stack([table.similarities[:, 0], table.similarities]).astype(np.float64)
     rows = np.broadcast_to(np.arange(labels)[:, None], columns.shape)
     used = (columns >= 0) & (entries > 0)
     entries = np.sqrt(entries / np.maximum(entries.sum(axis=1, keepdims=True), SMALLEST))
-    sparse = csr_matrix((entries[used], (rows[used], columns[used])), shape=(labels, labels))
+    sparse = sparse_arrays.csr_matrix((entries[used], (rows[used], columns[used])), shape=(labels, labels))
     mean = np.asarray(sparse.mean(axis=0)).ravel()
     ones = np.ones(labels)
-    centred = LinearOperator(
+    centred = solvers.LinearOperator(
         sparse.shape,
         matvec=lambda x: sparse @ x.ravel() - ones * (mean @ x.ravel()),
         rmatvec=lambda x: sparse.T @ x.ravel() - mean * x.sum(),
         dtype=np.float64,
     )
-    left, values, _ = svds(centred, k=2, v0=np.cos(np.arange(labels)))
+    left, values, _ = solvers.svds(centred, k=2, v0=np.cos(np.arange(labels)))
     order = np.argsort(-values)
     total = float(sparse.multiply(sparse).sum() - labels * (mean @ mean))
-    return left[:, order] * values[order], _share(values, total)
+    return left[:, order] * values[order], _share(values**2, total)
 
 
-def _share(values: np.ndarray, total: float) -> float:
-    return min(1.0, float((values**2).sum()) / max(total, SMALLEST))
+def _share(variances: np.ndarray, total: float) -> float:
+    return min(1.0, float(variances.sum()) / max(total, SMALLEST))
