@@ -177,9 +177,16 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 
 def test_the_description_tells_what_is_there_and_where_it_is_looked_for(tmp_path: Path) -> None:
     place = write_mnist(tmp_path / "fashion-mnist")
+    pairs = tmp_path / "en-vi"
+    pairs.mkdir()
+    (pairs / "news.train.en").write_text("one\n")
     text = describe_data(tmp_path)
-    assert f"fashion-mnist  {place}" in text
-    assert "mnist          not found; `labelemb data fetch mnist` downloads it" in text
+    lines = dict(line.split(maxsplit=1) for line in text.splitlines() if line)
+    assert lines["fashion-mnist"] == str(place)
+    assert lines["mnist"] == "not found; `labelemb data fetch mnist` downloads it"
+    assert lines["en-vi-news-small"] == str(pairs)
+    assert lines["zh-titles-small"] == "not found; put its files (train.src.zh, ...) in a folder zh-news-titles"
+    assert lines["numbers-en-vi"].startswith("always there")
     assert f"looked for in: {tmp_path}" in text
     assert f"looked for in: {tmp_path / 'nowhere'}, data, {tmp_path / 'cache'}" in describe_data()
 

@@ -6,7 +6,9 @@ from labelemb.lab.data.cifar import LAYOUTS, find_cifar
 from labelemb.lab.data.fetch import SOURCES, fetch_root
 from labelemb.lab.data.find import ENVIRONMENT_VARIABLE, data_roots, find_data
 from labelemb.lab.data.idx import holds_idx
+from labelemb.lab.data.parallel_text import find_text_pairs
 from labelemb.lab.errors import LabError
+from labelemb.lab.recipe import Recipe, load_recipe, recipe_names
 
 FOLDERS = {
     "mnist": ("mnist", "MNIST", "MNIST/raw"),
@@ -17,12 +19,15 @@ FOLDERS = {
 
 
 def describe_data(path: Path | None = None) -> str:
-    """Lines to print: each published set with its place or how to get it, and where sets are looked for."""
-    width = max(map(len, SOURCES))
-    lines = [f"{'digits':<{width}}  always there (ships with scikit-learn)"]
+    """Lines to print: each set with its place or how to get it, and where sets are looked for."""
+    found = {"digits": "always there (ships with scikit-learn)"}
     for name in SOURCES:
-        place = find_published(name, path)
-        lines.append(f"{name:<{width}}  {place or f'not found; `labelemb data fetch {name}` downloads it'}")
+        found[name] = str(find_published(name, path) or f"not found; `labelemb data fetch {name}` downloads it")
+    for recipe in map(load_recipe, recipe_names()):
+        if recipe.task == "translation":
+            found[recipe.name] = _text_pairs(recipe, path)
+    width = max(map(len, found))
+    lines = [f"{name:<{width}}  {place}" for name, place in found.items()]
     roots = [path] if path is not None else data_roots()
     lines += [
         "",
@@ -31,6 +36,15 @@ def describe_data(path: Path | None = None) -> str:
         "your own images or texts: recipes image-folder and text-csv with --data PATH",
     ]
     return "\n".join(lines)
+
+
+def _text_pairs(recipe: Recipe, path: Path | None) -> str:
+    """Text pairs have no common source, so they go by the recipe that reads them."""
+    try:
+        return str(find_text_pairs(recipe.data, path) or "always there (made when needed)")
+    except LabError:
+        first = f"{recipe.data.train_files[0]}.{recipe.data.source_suffix}"
+        return f"not found; put its files ({first}, ...) in a folder {recipe.data.folders[0]}"
 
 
 def find_published(name: str, path: Path | None = None) -> Path | None:

@@ -64,18 +64,27 @@ def file_of(folder: Path, name: str) -> Path | None:
     return next((place for place in (folder / name, folder / f"{name}.gz") if place.is_file()), None)
 
 
-def _read_parallel(settings: DataSettings, path: Path | None) -> PairSplits:
+def find_text_pairs(settings: DataSettings, path: Path | None) -> Path | None:
+    """Where the pairs of a recipe are, or None where they need no files."""
+    return FINDERS[settings.kind](settings, path) if settings.kind in FINDERS else None
+
+
+def _find_parallel(settings: DataSettings, path: Path | None) -> Path:
     if not settings.train_files:
         raise LabError('data.kind = parallel_text needs data.train_files, as ["train"] for train.src and train.tgt')
-    suffixes = (settings.source_suffix, settings.target_suffix)
     stems = (*settings.train_files, *settings.dev_files, *settings.test_files)
-    names = [f"{stem}.{suffix}" for stem in stems for suffix in suffixes]
-    place = find_data(
+    names = [f"{stem}.{suffix}" for stem in stems for suffix in (settings.source_suffix, settings.target_suffix)]
+    return find_data(
         path,
         settings.folders,
         lambda found: found.is_dir() and any(file_of(found, name) for name in names),
         f"a folder with {', '.join(names)} (.gz or not)",
     )
+
+
+def _read_parallel(settings: DataSettings, path: Path | None) -> PairSplits:
+    place = _find_parallel(settings, path)
+    suffixes = (settings.source_suffix, settings.target_suffix)
 
     def read(wanted: Sequence[str]) -> Pairs | None:
         pairs: Pairs = []
@@ -93,8 +102,7 @@ def _read_parallel(settings: DataSettings, path: Path | None) -> PairSplits:
     return PairSplits(train or [], read(settings.dev_files), read(settings.test_files), str(place), place)
 
 
-def _read_lcsts(settings: DataSettings, path: Path | None) -> PairSplits:
-    """The published PART files, or else line files as `parallel_text` reads them."""
+def _find_lcsts(settings: DataSettings, path: Path | None) -> Path:
     wanted = ", ".join(f"{name}.txt" for name in PARTS.values())
     names = f"{wanted}, or line files as {settings.train_files[0] if settings.train_files else 'train'}."
     names += f"{settings.source_suffix} and .{settings.target_suffix}"
@@ -103,7 +111,12 @@ def _read_lcsts(settings: DataSettings, path: Path | None) -> PairSplits:
         line_file = settings.train_files and file_of(place, f"{settings.train_files[0]}.{settings.source_suffix}")
         return place.is_dir() and bool(find_part(place, "train") or line_file)
 
-    place = find_data(path, settings.folders, holds, f"a folder with {names}")
+    return find_data(path, settings.folders, holds, f"a folder with {names}")
+
+
+def _read_lcsts(settings: DataSettings, path: Path | None) -> PairSplits:
+    """The published PART files, or else line files as `parallel_text` reads them."""
+    place = _find_lcsts(settings, path)
     if find_part(place, "train") is None:
         return _read_parallel(settings, place)
     found = {part: find_part(place, part) for part in PARTS}
@@ -115,6 +128,7 @@ def _read_numbers(settings: DataSettings, path: Path | None) -> PairSplits:
     return PairSplits(number_pairs(), None, None, "the numbers", None)
 
 
+FINDERS = {"parallel_text": _find_parallel, "lcsts": _find_lcsts}
 READERS = {"parallel_text": _read_parallel, "lcsts": _read_lcsts, "numbers": _read_numbers}
 
 
