@@ -8,7 +8,7 @@ VENV ?= .venv
 PIP_FLAGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
-EXTRAS := lab,text,sentencepiece,tensorboard,plot,sklearn,transformers,lightning,browser,dev
+EXTRAS := lab,text,sentencepiece,tensorboard,plot,sklearn,transformers,lightning,onnx,browser,dev
 
 .PHONY: demo test lint bench clean
 

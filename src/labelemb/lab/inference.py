@@ -1,5 +1,6 @@
 """Trained models back from their run folders: to evaluate again, and to predict."""
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,13 @@ class TrainedModel:
 
     def logits(self, examples: Examples) -> Tensor:
         return predict_logits(self.fabric, self.model, examples, self.recipe.train.batch_size, len(self.label_names))
+
+    @torch.inference_mode()
+    def exact_logits(self, examples: Examples) -> Tensor:
+        """Logits in single precision, whatever the recipe computes in: what an exported model is compared with."""
+        classifier = copy.deepcopy(self.classifier).cpu().float().eval()
+        inputs, _ = examples.batch(torch.arange(len(examples)))
+        return cast(Tensor, classifier(inputs))
 
     @property
     def temperature(self) -> float:

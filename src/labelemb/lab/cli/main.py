@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from labelemb import __version__
-from labelemb.lab.cli import catalogue, labels, report, trained, training, translation
+from labelemb.lab.cli import catalogue, export, labels, report, trained, training, translation
 from labelemb.lab.errors import LabError
 from labelemb.lab.interrupts import Interrupted
 
@@ -65,7 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"labelemb {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for group in (training, trained, translation, labels, report, catalogue):
+    for group in (training, trained, translation, labels, report, export, catalogue):
         group.add_verbs(verbs)
     return parser
 

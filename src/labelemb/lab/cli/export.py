@@ -1,0 +1,38 @@
+"""The verb that takes a model out of its run: export."""
+
+import argparse
+from pathlib import Path
+
+from labelemb.lab.cli.arguments import Verbs, add_verb
+
+EXAMPLES = """\
+  labelemb export runs/digits/label-embedding/seed-0
+  labelemb export runs/digits/label-embedding/seed-0 --format onnx -o digits.onnx
+"""
+
+
+def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
+    export = add_verb(verbs, "export", "write a trained model to a file that needs no labelemb", EXAMPLES)
+    export.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a finished classification run")
+    export.add_argument(
+        "--format", choices=("torch", "onnx"), default="torch", help="torch: a torch.export program (default); onnx"
+    )
+    export.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="file to write (model.pt2 or model.onnx in the run's folder)"
+    )
+    export.set_defaults(run=_export)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from labelemb.lab.export import BATCHES, export_run
+
+    made = export_run(options.run_folder, options.format, options.out)
+    left = made.trained_parameters - made.parameters
+    training_only = f"; {left:,} more served the training only" if left else ""
+    print(f"wrote {made.path}: {made.bytes:,} bytes")
+    print(f"{made.parameters:,} parameters, the body's and those of one linear layer{training_only}")
+    print(
+        f"checked with batches of {', '.join(map(str, BATCHES))}: no probability differs from the run's by more than "
+        f"{made.difference:.1g}"
+    )
+    return 0
