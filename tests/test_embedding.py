@@ -112,6 +112,20 @@ def test_a_warm_start_begins_where_the_space_ended(storage: str) -> None:
     torch.testing.assert_close(embedding.probabilities(torch.arange(4)), space.matrix())
 
 
+@pytest.mark.parametrize("storage", ["factors", "factors with bias"])
+def test_a_compressed_embedding_starts_from_factors_and_draws_nothing(storage: str) -> None:
+    space, before = spaces()[storage], torch.random.get_rng_state()
+    embedding = CompressedEmbedding.from_space(space)
+    assert all(parameter.requires_grad for parameter in embedding.parameters())
+    torch.testing.assert_close(embedding.probabilities(torch.arange(4)), space.matrix())
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_a_compressed_embedding_needs_factors() -> None:
+    with pytest.raises(ValueError, match="stored as dense, but must be factors"):
+        CompressedEmbedding.from_space(spaces()["dense"])
+
+
 @pytest.mark.parametrize("storage", list(spaces()))
 def test_a_fixed_embedding_gives_the_rows_of_its_space(storage: str) -> None:
     space = spaces()[storage]

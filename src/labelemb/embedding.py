@@ -109,6 +109,17 @@ class CompressedEmbedding(LabelEmbedding):
         self.B = nn.Parameter(torch.empty(rank, num_labels).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(num_labels).uniform_(-bound, bound)) if bias else None
 
+    @classmethod
+    def from_space(cls, space: LabelSpace) -> CompressedEmbedding:
+        """A trainable embedding that starts where another training of a compressed one ended."""
+        factors = space.form.tensors()
+        if space.rank is None:
+            raise ValueError(f"the label space is stored as {space.form.storage}, but must be factors A and B")
+        with torch.random.fork_rng(devices=[]):  # what it draws is overwritten: other layers shall not notice
+            embedding = cls(space.num_labels, space.rank, bias="bias" in factors)
+        embedding.load_state_dict(factors)
+        return embedding
+
     def rows(self, labels: Tensor) -> Tensor:
         return compressed_rows(labels, self.A, self.B, self.bias)
 

@@ -8,11 +8,13 @@ import torch
 from safetensors.torch import load_file
 
 from labelemb.lab.messages import RunOptions
-from labelemb.lab.methods import parse_method
+from labelemb.lab.methods import METHOD_NAMES, parse_method
 from labelemb.lab.recipe import Recipe, load_recipe
 from labelemb.lab.train import train_run
 
 TIMES = ("seconds", "seconds_per_epoch")
+METHODS_OF_DATA_ALONE = [name for name in METHOD_NAMES if name != "reused-labels"]
+"""Those that need no labels of an earlier training."""
 
 
 def quick_recipe(*overrides: str) -> Recipe:

@@ -11,6 +11,7 @@ from labelemb import (
     FlatTargetHead,
     Head,
     LabelEmbeddingHead,
+    LabelSpace,
     Objective,
     OnlineSmoothingHead,
     PlainHead,
@@ -26,7 +27,9 @@ from labelemb.lab.recipe import Recipe, load_recipe
 
 def make(text: str, *overrides: str) -> Any:
     with stream(0, "head"):
-        return parse_method(text).make_head(load_recipe("digits", overrides), 8, 5, rows_per_epoch=100)
+        return parse_method(text).make_head(
+            load_recipe("digits", overrides), 8, 5, rows_per_epoch=100, space=LabelSpace.from_matrix(torch.eye(5))
+        )
 
 
 def objective(text: str, *overrides: str) -> Objective:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from quick_runs import quick_recipe, quick_run, read_records, without_times
+from quick_runs import METHODS_OF_DATA_ALONE, quick_recipe, quick_run, read_records, without_times
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -18,7 +18,7 @@ from labelemb.lab.engine import make_fabric
 from labelemb.lab.errors import LabError
 from labelemb.lab.inference import TrainedModel
 from labelemb.lab.messages import Progress, RunOptions
-from labelemb.lab.methods import METHOD_NAMES, parse_method
+from labelemb.lab.methods import parse_method
 from labelemb.lab.run import Run
 from labelemb.lab.runfolder import RunFolder
 
@@ -30,7 +30,7 @@ def make_run(folder: Path, method: str, seed: int = 0) -> Run:
 
 
 def test_all_methods_of_a_seed_share_initial_body_predictor_and_batches(tmp_path: Path) -> None:
-    first, *others = [make_run(tmp_path, method) for method in METHOD_NAMES]
+    first, *others = [make_run(tmp_path, method) for method in METHODS_OF_DATA_ALONE]
     batches = torch.cat(first.shuffled())
     for other in others:
         for one, two in zip(first.classifier.body.parameters(), other.classifier.body.parameters(), strict=True):
@@ -45,7 +45,7 @@ def test_seeds_differ_in_body_and_batches(tmp_path: Path) -> None:
     assert not torch.equal(torch.cat(one.shuffled()), torch.cat(other.shuffled()))
 
 
-@pytest.mark.parametrize("method", METHOD_NAMES)
+@pytest.mark.parametrize("method", METHODS_OF_DATA_ALONE)
 def test_every_method_learns_the_digits(tmp_path: Path, method: str) -> None:
     result = quick_run(tmp_path, method=method)
     records = read_records(tmp_path)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from quick_runs import assert_same_run, every_update_saved, read_records
+from quick_runs import METHODS_OF_DATA_ALONE, assert_same_run, every_update_saved, read_records
 from safetensors.torch import load_file
 from test_resume import StopAt
 from text_models import color_recipe, color_run, write_colors
@@ -16,7 +16,7 @@ from labelemb.lab.compare import write_summary
 from labelemb.lab.errors import LabError
 from labelemb.lab.inference import TrainedModel
 from labelemb.lab.interrupts import Interrupted
-from labelemb.lab.methods import METHOD_NAMES, parse_method
+from labelemb.lab.methods import parse_method
 from labelemb.lab.recipe import load_recipe
 from labelemb.lab.table import render
 from labelemb.lab.train import train_run
@@ -42,7 +42,7 @@ def test_a_run_overfits_twenty_phrases(run: Path) -> None:
     assert result["bleu_signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
 
 
-@pytest.mark.parametrize("method", METHOD_NAMES)
+@pytest.mark.parametrize("method", METHODS_OF_DATA_ALONE)
 def test_every_method_trains(tmp_path: Path, data: Path, method: str) -> None:
     color_run(tmp_path, data, "train.epochs=3", method=method)
     first, *_, last = read_records(tmp_path)

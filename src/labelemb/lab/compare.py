@@ -2,7 +2,6 @@
 
 import dataclasses
 import signal
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -14,27 +13,12 @@ from labelemb.lab.classifier import out_features
 from labelemb.lab.data import load_data
 from labelemb.lab.files import make_folder, write_json, write_text
 from labelemb.lab.interrupts import Interrupted
-from labelemb.lab.messages import RunOptions
-from labelemb.lab.methods import Method
-from labelemb.lab.pool import Task, WorkerPool
-from labelemb.lab.progress import Board
-from labelemb.lab.recipe import Recipe
+from labelemb.lab.plan import Comparison, Plan, check_labels, expected_digest, make_plan, run_folder
+from labelemb.lab.pool import WorkerPool
+from labelemb.lab.progress import Board, say
 from labelemb.lab.runfolder import RunFolder, RunIdentity
 from labelemb.lab.summary import find_runs, finished_results, summarise
 from labelemb.lab.table import render
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What to compare, and where."""
-
-    recipe: Recipe
-    methods: Sequence[Method]
-    seeds: Sequence[int]
-    data: Path | None
-    out: Path
-    jobs: int
-    options: RunOptions
 
 
 @dataclass(frozen=True)
@@ -47,49 +31,46 @@ class Outcome:
 
 def compare(comparison: Comparison) -> Outcome:
     """Train what is missing, then summarise. Finished runs are kept, unfinished ones go on from their checkpoints."""
+    check_labels(comparison)
     make_folder(comparison.out)
     check_folder(comparison)
-    missing, finished = _tasks(comparison)
+    plan = make_plan(comparison)
     failures = []
-    if missing:
+    if plan.missing:
         check_feasible(comparison)
         write_text(comparison.out / "recipe.toml", comparison.recipe.to_toml())
-        failures = _train(comparison, missing, finished)
+        failures = _train(comparison, plan)
     return Outcome(write_summary(comparison.out), failures)
 
 
-def run_folder(out: Path, method: str, seed: int) -> Path:
-    return out / method / f"seed-{seed}"
-
-
 def check_folder(comparison: Comparison) -> None:
-    """Refuse a folder with runs of another recipe or version: their numbers cannot stand in one table."""
+    """Refuse a folder with runs of another recipe, version or labels: their numbers cannot stand in one table."""
     recipe = comparison.recipe
     for run in find_runs(comparison.out):
         method, seed = run.path.parent.name, int(run.path.name.removeprefix("seed-"))
-        run.check(RunIdentity(recipe.name, recipe.fingerprint(), method, seed, __version__), recipe)
+        digest = expected_digest(comparison, method, seed)
+        run.check(RunIdentity(recipe.name, recipe.fingerprint(), method, seed, __version__, digest), recipe)
 
 
 def check_feasible(comparison: Comparison) -> None:
     """Read the data and make every head once, so that what is wrong with them is said at once, and once."""
     data = load_data(comparison.recipe, comparison.data, comparison.seeds[0])
     features = out_features(make_body(comparison.recipe, data))
+    space = _space_to_reuse(comparison, data.label_names)
+    rows = data.train.rows
     for method in comparison.methods:
-        method.make_head(comparison.recipe, features, len(data.label_names), rows_per_epoch=data.train.rows)
+        method.make_head(comparison.recipe, features, len(data.label_names), rows_per_epoch=rows, space=space)
 
 
-def _tasks(comparison: Comparison) -> tuple[list[Task], int]:
-    """The runs to train, seed by seed so that an unfinished comparison is fair already, and how many are finished."""
-    tasks = [
-        Task(method.name, seed, run_folder(comparison.out, method.name, seed))
-        for seed in comparison.seeds
-        for method in comparison.methods
-    ]
-    missing = [task for task in tasks if not RunFolder(task.folder).result_file.exists()]
-    return missing, len(tasks) - len(missing)
+def _space_to_reuse(comparison: Comparison, names: list[str]) -> LabelSpace:
+    """The labels of --labels; a stand-in, each label like itself alone, for those that the runs will learn."""
+    if comparison.labels is not None:
+        return comparison.labels.matched(names, warn=lambda message: say(f"labelemb: {message}")).space
+    return LabelSpace.from_top_k([[index] for index in range(len(names))], [[1.0]] * len(names), names)
 
 
-def _train(comparison: Comparison, tasks: list[Task], finished: int) -> list[dict[str, Any]]:
+def _train(comparison: Comparison, plan: Plan) -> list[dict[str, Any]]:
+    tasks = plan.missing
     jobs = min(comparison.jobs, len(tasks))
     message = {
         "recipe": str(comparison.out / "recipe.toml"),
@@ -97,7 +78,7 @@ def _train(comparison: Comparison, tasks: list[Task], finished: int) -> list[dic
         "options": dataclasses.asdict(comparison.options),
     }
     pool = WorkerPool(tasks, jobs, message, comparison.options.threads)
-    board = Board(len(tasks), finished, jobs)
+    board = Board(len(tasks), plan.finished, jobs)
     failures = []
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -10,25 +10,13 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
+
+from labelemb.lab.task_order import Task, TaskOrder
 
 WORKER = (sys.executable, "-m", "labelemb.lab.worker")
 STOP_SECONDS = 60.0
 """How long a worker may take to write its checkpoint when asked to stop."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """One run of a comparison."""
-
-    method: str
-    seed: int
-    folder: Path
-
-    @property
-    def title(self) -> str:
-        return f"{self.method} seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -56,9 +44,7 @@ class WorkerPool:
         threads: int,
         worker: Sequence[str] = WORKER,
     ) -> None:
-        self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-        for task in tasks:
-            self._tasks.put(task)
+        self.order = TaskOrder(tasks)
         self._comparison, self._worker = comparison, worker
         self._environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
@@ -78,16 +64,11 @@ class WorkerPool:
 
     def stop(self) -> None:
         """Ask all workers to write their checkpoints and end; wait until they have."""
+        self.order.clear()
         for slot in self._slots:
             slot.terminate()
         for slot in self._slots:
             slot.wait()
-
-    def next_task(self) -> Task | None:
-        try:
-            return self._tasks.get_nowait()
-        except queue.Empty:
-            return None
 
     def put(self, event: Event | None) -> None:
         self._events.put(event)
@@ -134,33 +115,38 @@ class _Slot:
 
     def _work(self) -> None:
         with tempfile.TemporaryFile() as errors:
-            while not self._stopping and (task := self.pool.next_task()) is not None:
-                self._run(task, errors)
+            while not self._stopping and (task := self.pool.order.take()) is not None:
+                self.pool.order.end(task, done=self._run(task, errors))
             if self._process is not None:
                 assert self._process.stdin is not None
                 self._process.stdin.close()
                 self._process.wait()
         self.pool.put(None)
 
-    def _run(self, task: Task, errors: IO[bytes]) -> None:
+    def _run(self, task: Task, errors: IO[bytes]) -> bool:
+        """One task; whether it is done."""
         self._tell(task, "started", {})
+        if obstacle := self.pool.order.obstacle(task):
+            self._tell(task, "failed", {"message": f"{obstacle}, whose labels it needs, failed", "user_error": True})
+            return False
         with self._lock:
             if self._stopping:
-                return
+                return False
             if self._process is None or self._process.poll() is not None:
                 errors.seek(0)
                 errors.truncate()
                 self._process = self.pool.start_process(errors)
         process = self._process
-        _send(process, {"method": task.method, "seed": task.seed, "folder": str(task.folder)})
+        _send(process, task.to_message())
         assert process.stdout is not None
         for line in process.stdout:
             values = json.loads(line)
             kind = values.pop("event")
             self._tell(task, kind, values)
             if kind in ("done", "failed", "stopped"):
-                return
+                return kind == "done"
         self._tell(task, "failed", {"message": _death(process, errors), "user_error": False})
+        return False
 
     def _tell(self, task: Task, kind: str, values: dict[str, Any]) -> None:
         self.pool.put(Event(self.number, task, kind, values))

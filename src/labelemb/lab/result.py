@@ -1,7 +1,6 @@
 """The end of a run: the reported scores, and the files that are kept."""
 
 import platform
-from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +58,7 @@ def finish_run(run: "Run", identity: RunIdentity) -> dict[str, Any]:
     reported = run.best or run.records[-1]
     ends = [record for record in run.records if record["step"] % run.batches_per_epoch == 0]
     result = {
-        **asdict(identity),
+        **identity.to_dict(),
         **scores,
         "best_step": reported["step"],
         "best_epoch": reported["epoch"],
@@ -88,6 +87,8 @@ def finish_run(run: "Run", identity: RunIdentity) -> dict[str, Any]:
     }
     if run.note:
         result["note"] = run.note
+    if run.labels is not None:
+        result["labels_from"] = run.labels.origin
     if run.fabric.is_global_zero:
         _write_files(run, files)
         write_json(run.folder.result_file, result)

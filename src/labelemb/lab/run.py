@@ -18,6 +18,7 @@ from labelemb.lab.messages import RunOptions, Warn
 from labelemb.lab.methods import Method
 from labelemb.lab.randomness import Streams, stream
 from labelemb.lab.recipe import Recipe
+from labelemb.lab.reuse import ReusedLabels
 from labelemb.lab.runfolder import RunFolder
 from labelemb.lab.steplog import StepLog
 
@@ -34,9 +35,10 @@ class Run:
         data: Dataset,
         folder: RunFolder,
         options: RunOptions,
+        labels: ReusedLabels | None = None,
     ) -> None:
         self.fabric, self.recipe, self.settings, self.method = fabric, recipe, recipe.train, method
-        self.data, self.folder, self.options = data, folder, options
+        self.data, self.folder, self.options, self.labels = data, folder, options, labels
         self.num_labels = len(data.label_names)
         self.evaluation = evaluation_of(recipe)
         self.batches_per_epoch = len(data.train.batches(self.settings.batch_size, None))
@@ -51,6 +53,7 @@ class Run:
                 self.num_labels,
                 rows_per_epoch=data.train.rows,
                 total_steps=self.total_steps,
+                space=None if labels is None else labels.space,
             )
         if recipe.body.tie_output:
             tie_output(body, head)

@@ -6,7 +6,7 @@ metrics.jsonl       one line an evaluation
 checkpoint          where the run is; checkpoint.previous is the one before (while it runs)
 model.json          label names and how inputs are encoded
 model.safetensors   body and head at the reported evaluation
-labels.safetensors  the label space, where the method learns one
+labels.safetensors  the label space, where the method learns or reuses one
 confusion.json      the wrong cells of the test set's confusion matrix (up to 500 labels)
 result.json         scores, curve, times, machine: written last, so a run that has it is finished
 """
@@ -30,6 +30,8 @@ from labelemb.lab.recipe import Recipe, load_recipe
 
 LOCK_SECONDS = 10.0
 """How long to wait for a killed process of the same run to be gone."""
+DIGEST_SHOWN = 12
+"""Digits of a file's SHA-256 that tell it apart for people."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,12 @@ class RunIdentity:
     method: str
     seed: int
     version: str
+    labels: str | None = None
+    """SHA-256 of the file with the labels that the run reuses; None where it reuses none, or nobody knows."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For the record; without labels as before there were any."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
 
 
 class RunFolder:
@@ -74,10 +82,10 @@ class RunFolder:
         """Claim the folder for a run, or check that it is this run's already."""
         self.check(identity, recipe)
         write_text(self.recipe_file, recipe.to_toml())
-        write_json(self.path / "run.json", asdict(identity) | about)
+        write_json(self.path / "run.json", identity.to_dict() | about)
 
     def check(self, identity: RunIdentity, recipe: Recipe) -> None:
-        """Refuse a folder that holds another run: the recipe, version, method and seed must be the same."""
+        """Refuse a folder that holds another run: recipe, version, method, seed and reused labels must be the same."""
         for name in ("run.json", "result.json"):
             if (self.path / name).exists():
                 found = read_json(self.path / name)
@@ -157,7 +165,11 @@ def _difference(found: dict[str, Any], wanted: RunIdentity) -> str:
         "method": f"the method {found.get('method')}, not {wanted.method}",
         "seed": f"seed {found.get('seed')}, not {wanted.seed}",
     }
-    return next((reason for key, reason in reasons.items() if found.get(key) != getattr(wanted, key)), "")
+    difference = next((reason for key, reason in reasons.items() if found.get(key) != getattr(wanted, key)), "")
+    if not difference and wanted.labels is not None and found.get("labels") != wanted.labels:
+        there = str(found.get("labels"))[:DIGEST_SHOWN]
+        return f"other labels (SHA-256 {there}... there, {wanted.labels[:DIGEST_SHOWN]}... here)"
+    return difference
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -12,11 +12,13 @@ from labelemb import __version__
 from labelemb.lab.checkpoint import drop_previous
 from labelemb.lab.data import load_data
 from labelemb.lab.engine import Sharing, make_fabric
+from labelemb.lab.errors import LabError
 from labelemb.lab.interrupts import Interrupted, StopRequests
 from labelemb.lab.messages import Progress, Report, RunOptions, Warn, ignore
 from labelemb.lab.methods import Method
 from labelemb.lab.recipe import Recipe
 from labelemb.lab.result import finish_run, machine
+from labelemb.lab.reuse import LabelSource
 from labelemb.lab.run import Run
 from labelemb.lab.runfolder import RunFolder, RunIdentity
 from labelemb.lab.schedule import evaluation_points, learning_rate_factor
@@ -31,6 +33,7 @@ def train_run(
     data_path: Path | None,
     out_dir: Path,
     *,
+    labels: LabelSource | None = None,
     options: RunOptions = RunOptions(),  # noqa: B008  frozen
     report: Report = ignore,
     warn: Warn = ignore,
@@ -38,13 +41,18 @@ def train_run(
 ) -> dict[str, Any]:
     """Train one run in its folder, or go on with it, and give its result; a finished run is only read.
 
+    `labels` are for a method that reuses some; a run goes on with the labels that it was begun with and no others.
     `report` hears where the run is a few times a second, `warn` what the user should know. A request of `stop` (or by
     default SIGINT and SIGTERM) is `Interrupted`, after the checkpoint is written.
     """
     if options.threads:
         torch.set_num_threads(options.threads)
+    if method.reuses_labels != (labels is not None):
+        need = "needs labels that were learned before: pass --labels FILE" if labels is None else "reuses no labels"
+        raise LabError(f"method {method.name} {need}")
     folder = RunFolder(out_dir)
-    identity = RunIdentity(recipe.name, recipe.fingerprint(), method.name, seed, __version__)
+    digest = None if labels is None else labels.digest
+    identity = RunIdentity(recipe.name, recipe.fingerprint(), method.name, seed, __version__, digest)
     folder.check(identity, recipe)
     finished = folder.result()
     if finished is not None:
@@ -55,11 +63,15 @@ def train_run(
         if finished is not None:  # by the process that had the folder before
             return finished
         data = load_data(recipe, data_path, seed)
+        tell = warn if fabric.is_global_zero else ignore
+        reused = None if labels is None else labels.matched(data.label_names, tell)
         if fabric.is_global_zero:
             place = None if data_path is None else str(data_path.resolve())
             about = {"command": options.command, "data": place, "machine": machine()}
+            if reused is not None:
+                about["labels_from"] = reused.origin
             folder.begin(identity, recipe, about)
-        run = Run(fabric, recipe, method, seed, data, folder, options)
+        run = Run(fabric, recipe, method, seed, data, folder, options, reused)
         if run.note:
             warn(run.note)
         run.resume(warn)

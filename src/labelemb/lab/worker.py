@@ -1,7 +1,8 @@
 """A worker process of a comparison: trains the runs it is told on standard input, reports on standard output.
 
 One JSON object a line in both directions. The first line in is the comparison (recipe, data, options), each further one
-a run (method, seed, folder); out come `progress`, `warning`, and for each run `done`, `failed` or `stopped`.
+a run (method, seed, folder, labels to reuse); out come `progress`, `warning`, and for each run `done`, `failed` or
+`stopped`.
 """
 
 import json
@@ -18,6 +19,7 @@ from labelemb.lab.main_score import describe_scores
 from labelemb.lab.messages import Progress, RunOptions
 from labelemb.lab.methods import parse_method
 from labelemb.lab.recipe import Recipe, load_recipe
+from labelemb.lab.reuse import LabelSource
 from labelemb.lab.train import train_run
 
 
@@ -67,6 +69,7 @@ def _train(
             task["seed"],
             data,
             folder,
+            labels=LabelSource.from_message(task.get("labels")),
             options=options,
             report=reporter.progress,
             warn=reporter.warn,

@@ -5,9 +5,14 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from labelemb.lab.errors import LabError
 from labelemb.lab.messages import RunOptions
 from labelemb.lab.recipe import Recipe, load_recipe
+
+if TYPE_CHECKING:
+    from labelemb.lab.reuse import LabelSource
 
 RUNS = Path("runs")
 """Where runs go unless --out says otherwise."""
@@ -49,6 +54,23 @@ def add_running(parser: argparse.ArgumentParser, threads: int) -> None:
     parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard event files as well")
 
 
+def add_labels(parser: argparse.ArgumentParser) -> None:
+    """Labels that were learned before."""
+    parser.add_argument(
+        "--labels",
+        type=Path,
+        metavar="RUN_OR_FILE",
+        help="train with labels that were learned before (method reused-labels), matched by name: the folder of a run, "
+        "a label space file, or a CSV table of similarities with names",
+    )
+    parser.add_argument(
+        "--labels-subset", action="store_true", help="the data may have only some of the labels; the rest is left out"
+    )
+    parser.add_argument(
+        "--warm-start", action="store_true", help="learn the labels further instead of keeping them fixed"
+    )
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
@@ -60,6 +82,18 @@ def read_recipe(options: argparse.Namespace) -> Recipe:
         if getattr(options, key) is not None:
             overrides.append(f"train.{key}={getattr(options, key)}")
     return load_recipe(options.recipe, overrides)
+
+
+def read_labels(options: argparse.Namespace) -> "LabelSource | None":
+    """The labels to reuse, if there are any."""
+    if options.labels is None:
+        for flag in ("labels_subset", "warm_start"):
+            if getattr(options, flag):
+                raise LabError(f"--{flag.replace('_', '-')} is about labels to reuse: pass --labels FILE as well")
+        return None
+    from labelemb.lab.reuse import LabelSource
+
+    return LabelSource(options.labels, subset=options.labels_subset)
 
 
 def read_running(options: argparse.Namespace) -> RunOptions:

@@ -9,25 +9,32 @@ from labelemb.lab.cli.arguments import (
     RUNS,
     Verbs,
     add_json,
+    add_labels,
     add_recipe,
     add_running,
     add_verb,
     not_negative,
     positive,
+    read_labels,
     read_recipe,
     read_running,
     usable_cores,
 )
+from labelemb.lab.errors import LabError
 
 COMPARE_EXAMPLES = """\
   labelemb compare digits
   labelemb compare mnist-mlp --data DIR --seeds 20 --methods plain,label-embedding,label-smoothing@0.2
   labelemb compare text-csv --data intents.csv --set data.label_column=intent --out runs/intents
+  labelemb compare digits --methods plain,label-embedding,reused-labels
+  labelemb compare mnist-cnn --data DIR --methods plain,reused-labels --labels runs/mnist-mlp/label-embedding/seed-0
 Run again after an interruption: finished runs are kept, the others go on. More seeds or methods extend the same folder.
 """
 TRAIN_EXAMPLES = """\
   labelemb train digits --method label-embedding --seed 1
   labelemb train mnist-mlp --data DIR --method label-embedding@recommended+tau=1.5 --device cuda --precision bf16-mixed
+  labelemb train mnist-cnn --data DIR --labels runs/mnist-mlp/label-embedding/seed-0
+  labelemb train text-csv --data intents.csv --labels similarities.csv --labels-subset --warm-start
   torchrun --nproc-per-node 2 -m labelemb.lab.cli train mnist-mlp --data DIR
 """
 
@@ -40,20 +47,25 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         default="plain,label-embedding",
         metavar="M,M,...",
         help="methods, with options as label-embedding@tau=1 (plain,label-embedding); others: label-smoothing, "
-        "online-smoothing, confidence-penalty, teacher-free",
+        "online-smoothing, confidence-penalty, teacher-free, and reused-labels: seed s trains with the labels of "
+        "label-embedding's seed s, or of --labels",
     )
     compare.add_argument("--seeds", type=positive, default=5, metavar="N", help="seeds 0 to N-1 of each method (5)")
     compare.add_argument("--jobs", type=positive, default=usable_cores(), metavar="J", help="processes (one per core)")
     compare.add_argument("--out", type=Path, metavar="DIR", help="folder of the runs (runs/RECIPE)")
+    add_labels(compare)
     add_running(compare, threads=1)
     add_json(compare)
     compare.set_defaults(run=_compare)
 
     train = add_verb(verbs, "train", "train one method with one seed, or go on with it", TRAIN_EXAMPLES)
     add_recipe(train)
-    train.add_argument("--method", default="label-embedding", metavar="M", help="the method (label-embedding)")
+    train.add_argument(
+        "--method", metavar="M", help="the method (label-embedding; with --labels and only then reused-labels)"
+    )
     train.add_argument("--seed", type=not_negative, default=0, metavar="S", help="the seed (0)")
     train.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (runs/RECIPE/METHOD/seed-S)")
+    add_labels(train)
     add_running(train, threads=0)
     add_json(train)
     train.set_defaults(run=_train)
@@ -64,17 +76,21 @@ def _compare(options: argparse.Namespace) -> int:
     from labelemb.lab.methods import parse_methods
     from labelemb.lab.table import render
 
-    recipe = read_recipe(options)
+    recipe, labels = read_recipe(options), read_labels(options)
+    methods = parse_methods(options.methods)
+    if options.warm_start:
+        methods = [method.warm_started() if method.reuses_labels else method for method in methods]
     out = options.out or RUNS / recipe.name
     outcome = compare(
         Comparison(
             recipe=recipe,
-            methods=parse_methods(options.methods),
+            methods=methods,
             seeds=range(options.seeds),
             data=options.data,
             out=out,
             jobs=options.jobs,
             options=read_running(options),
+            labels=labels,
         )
     )
     if options.json:
@@ -94,7 +110,12 @@ def _train(options: argparse.Namespace) -> int:
     from labelemb.lab.progress import RunBar, say
     from labelemb.lab.train import train_run
 
-    recipe, method = read_recipe(options), parse_method(options.method)
+    recipe, labels = read_recipe(options), read_labels(options)
+    method = parse_method(options.method or ("label-embedding" if labels is None else "reused-labels"))
+    if labels is not None and not method.reuses_labels:
+        raise LabError(f"--labels is for the method reused-labels, not {method.name}: leave out --method, or --labels")
+    if options.warm_start:
+        method = method.warm_started()
     out = options.out or run_folder(RUNS / recipe.name, method.name, options.seed)
     bar = RunBar(f"{method.name} seed {options.seed}")
     try:
@@ -104,6 +125,7 @@ def _train(options: argparse.Namespace) -> int:
             options.seed,
             options.data,
             out,
+            labels=labels,
             options=read_running(options),
             report=bar.update,
             warn=lambda message: say(f"labelemb: {message}"),
