@@ -14,12 +14,12 @@ Rows are sorted by label and cut into groups of whole labels; a group is swept i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
+from labelemb.groups import ChunkTargets, Group, as_column
 from labelemb.objective import LossTerms, cap_of, cap_slope, target_shares, training_terms
 from labelemb.products import Products
 from labelemb.running import RunningEmbedding
@@ -35,25 +35,21 @@ LONG_ROW = 4096
 """From this many labels on, a loop over the labels of a chunk beats copying a soft target to each of its rows."""
 
 
-@dataclass
-class Group:
-    """Some labels with all their rows, which stand at start:stop of the sorted batch."""
+class LogRows(NamedTuple):
+    """A chunk of logits as log-probabilities."""
 
-    labels: Tensor  # (distinct,)
-    sizes: list[int] | None  # rows of each label in order; None where the rows are not sorted
-    start: int
-    stop: int
-    place: Tensor  # (rows,), where a row's label stands in `labels`
-    rows: Tensor | None  # (distinct, labels): the embedding's logits, if it is learned
-    q: Tensor  # (distinct, labels): soft targets
-    hard_share: Tensor | float  # (distinct,) with a mass floor
-    soft_share: Tensor | float
-    sums: Tensor | None  # (distinct, labels): T, what the observer saw of each label
-    mass: Tensor | None  # (distinct,): the weight of the rows in it
+    log_p: Tensor  # (chunk, labels)
+    own: Tensor  # (chunk,): that of the row's label
+    right: Tensor  # (chunk,): where it is the row's largest; ties count
+    finite: Tensor  # (chunk,)
 
 
 class Sweep:
-    """One pass over a batch: run() fills loss, terms, counts and the gradients of all inputs."""
+    """One pass over a batch: run() fills loss, terms, counts and the gradients of all inputs.
+
+    What needs all labels of a row at once is in a few methods of their own (`_look_up` to `_over_labels`), so that
+    `labelemb.parallel` can do it where a process holds only some labels.
+    """
 
     loss: Tensor
     terms: LossTerms
@@ -64,12 +60,12 @@ class Sweep:
         self.objective = head.objective
         self.embedding = head.embedding
         self.batch, self.soft_active, self.progress = batch, soft_active, progress
-        self.num_labels = head.num_labels
+        self.num_labels = self.width = head.num_labels
         self.needs_gradients = torch.is_grad_enabled()
         self.table = head.embedding if head.training and isinstance(head.embedding, RunningEmbedding) else None
         self.collects = head.embedding.learned or self.table is not None
         self.products = Products(batch.hidden, head.predictor.weight)
-        self.chunk_rows = head.chunk_rows or _chunk_rows(self.num_labels)
+        self.chunk_rows = head.chunk_rows or rows_in_chunk(self.width)
         self.right = torch.zeros_like(batch.valid)
 
     def run(self, inputs: Sequence[Tensor | None]) -> None:
@@ -77,9 +73,9 @@ class Sweep:
         self.inputs = inputs
         self.wanted = [self.needs_gradients and x is not None and x.requires_grad for x in inputs]
         self.gradients: list[Tensor | None] = [None] * len(inputs)
-        self.predictor_stats: list[Tensor] = []  # (4, chunk) each: hard, soft, both mixed, whether right
+        self.predictor_stats: list[Tensor] = []  # (5, chunk) each: hard, soft, each one's part of the loss, right
         self.observer_stats: list[Tensor] = []  # (3, chunk) each: observer, cap, whether right
-        self.embedding_sum: Tensor | float = 0.0
+        self.normaliser_sum = self.agreement = self.batch.weights.new_zeros((), dtype=self.products.dtype)
         self.rooms: dict[str, Tensor] = {}
         self._order_rows()
         batch, work = self.batch, self.products.dtype
@@ -138,22 +134,16 @@ class Sweep:
             first, start = last, stop
 
     def _open(self, labels: Tensor, sizes: list[int] | None, start: int, place: Tensor) -> Group:
-        work = self.products.dtype
-        rows = self.embedding.rows(labels).detach().to(work) if self.embedding.learned else None
-        if rows is None:
-            q = self.embedding.probabilities(labels).detach().to(work)
-        else:
-            q = torch.softmax(rows, 1, out=self._room("q", len(labels)))
+        rows, q, normaliser = self._look_up(labels)
         if self.objective.mass_floor > 0:
-            own = q.gather(1, labels.unsqueeze(1)).squeeze(1)
-            shares = target_shares(own, self.objective, self.soft_active, self.progress)
+            shares = target_shares(self._own(q, labels), self.objective, self.soft_active, self.progress)
         else:
             shares = self.objective.hard_weight, self.objective.soft_weight * self.soft_active
         sums = self._room("sums", len(labels)) if self.collects else None
         if sums is not None and not self._loops(sizes):
             sums.zero_()
         mass = q.new_zeros(len(q)) if self.collects else None
-        return Group(labels, sizes, start, start + len(place), place, rows, q, *shares, sums, mass)
+        return Group(labels, sizes, start, start + len(place), place, rows, q, normaliser, *shares, sums, mass)
 
     def _chunks(self, group: Group) -> Iterator[slice]:
         rows = group.stop - group.start
@@ -166,19 +156,18 @@ class Sweep:
         own = self.labels[rows].unsqueeze(1)  # (chunk, 1)
         logits = self._room("logits", len(own))  # (chunk, m)
         self.products.linear(hidden, self.inputs[1], self.inputs[2], logits)
-        right = logits.gather(1, own).squeeze(1) == logits.amax(1)
-        log_p = torch.log_softmax(logits, 1, out=self._room("log_p", len(own)))
-        targets = _Targets(group, rows, place, self._loops(group.sizes))
-        hard = -log_p.gather(1, own).squeeze(1)
+        log_p, own_log_p, right, _ = self._normalise(logits, own)
+        targets = ChunkTargets(group, rows, place, self._loops(group.sizes))
+        hard = -own_log_p
         soft = targets.dot(log_p).mul_(-self.soft_active)
         hard_share, soft_share = _of_rows(group.hard_share, place), _of_rows(group.soft_share, place)
-        mixed = hard_share * hard + soft_share * soft
-        self.predictor_stats.append(torch.stack([hard, soft, mixed, right.to(hard.dtype)]))
+        stats = [hard, soft, hard_share * hard, soft_share * soft, right.to(hard.dtype)]
+        self.predictor_stats.append(torch.stack(stats))
         both = hard_share + soft_share
         if not any(self.wanted[:3]) or (not isinstance(both, Tensor) and both == 0):
             return
         on_logits = log_p.exp_()  # a fraction 1 / both of the gradient, without the row's weight
-        on_logits.scatter_add_(1, own, _column(-hard_share / both, own, log_p.dtype))
+        self._add_to_own(on_logits, own, as_column(-hard_share / both, own, log_p.dtype))
         targets.subtract_from(on_logits, soft_share / both)
         self._add_layer_gradients(1, on_logits, hidden, self.unit_weights[rows] * both, rows)
 
@@ -187,12 +176,9 @@ class Sweep:
         own = self.labels[rows].unsqueeze(1)
         logits = self._room("logits", len(own))
         self.products.linear(hidden, self.inputs[3], self.inputs[4], logits)
-        best = logits.amax(1)
-        finite = best.isfinite()
-        right = (logits.gather(1, own).squeeze(1) == best).logical_and_(finite)
+        log_p, own_log_p, right, finite = self._normalise(logits, own)
+        right.logical_and_(finite)
         _place(self.right, self.order, rows, right)
-        log_p = torch.log_softmax(logits, 1, out=self._room("log_p", len(own)))
-        own_log_p = log_p.gather(1, own).squeeze(1)
         own_p = own_log_p.exp()
         self.observer_stats.append(torch.stack([-own_log_p, cap_of(own_p, objective), right.to(own_p.dtype)]))
         if self.wanted[3] or self.wanted[4]:
@@ -201,16 +187,16 @@ class Sweep:
                 cap_weights = factor if objective.cap_reduction == "mean" else weights
                 factor = factor - objective.cap_weight * cap_weights * cap_slope(own_p, objective) * own_p
             on_logits = torch.exp(log_p, out=logits)
-            on_logits.scatter_add_(1, own, _column(-1.0, own, log_p.dtype))
+            self._add_to_own(on_logits, own, as_column(-1.0, own, log_p.dtype))
             self._add_layer_gradients(3, on_logits, hidden, factor, rows)
         if group.sums is not None and group.mass is not None:
             place = group.place[rows.start - group.start : rows.stop - group.start]
             gate = weights * (right if objective.correct_only else finite)
-            seen = torch.softmax(log_p.div_(objective.tau), 1, out=logits)
+            seen = self._soften(log_p, out=logits)
             if not bool(finite.all()):
                 seen[~finite] = 0
             group.mass.index_add_(0, place, gate)
-            _Targets(group, rows, place, self._loops(group.sizes)).add_to_sums(seen, gate)
+            ChunkTargets(group, rows, place, self._loops(group.sizes)).add_to_sums(seen, gate)
 
     def _close(self, group: Group) -> None:
         """All rows of the group's labels have been seen: learn from what the observer made of them."""
@@ -220,9 +206,9 @@ class Sweep:
             self.table.observe(group.labels, group.sums, group.mass)
             return
         assert group.rows is not None
-        agreement = torch.dot(group.sums.view(-1), group.rows.view(-1))
-        normaliser = group.rows.amax(1) - group.q.amax(1).log()  # log-sum-exp, from the softmax that is there already
-        self.embedding_sum = self.embedding_sum + group.mass @ normaliser - agreement
+        assert group.normaliser is not None
+        self.normaliser_sum = self.normaliser_sum + group.mass @ group.normaliser
+        self.agreement = self.agreement + torch.dot(group.sums.view(-1), group.rows.view(-1))
         if not any(self.wanted[5:]):
             return
         if self.objective.embedding_reduction == "all":
@@ -230,13 +216,50 @@ class Sweep:
         else:
             group.q.mul_(group.mass.unsqueeze(1)).sub_(group.sums)
         buffers = [self._buffer(index) for index in range(5, len(self.inputs))]
-        self.embedding.add_row_gradients(group.labels, group.rows, group.q, buffers)
+        self._add_embedding_gradients(group.labels, group.rows, group.q, buffers)
+
+    def _look_up(self, labels: Tensor) -> tuple[Tensor | None, Tensor, Tensor | None]:
+        """The embedding's logits of some labels if it is learned, the soft targets, and the logits' log-sum-exp."""
+        work = self.products.dtype
+        if not self.embedding.learned:
+            return None, self.embedding.probabilities(labels).detach().to(work), None
+        rows = self.embedding.rows(labels).detach().to(work)
+        q = torch.softmax(rows, 1, out=self._room("q", len(labels)))
+        return rows, q, rows.amax(1) - q.amax(1).log()  # from the softmax that is there already
+
+    def _own(self, values: Tensor, labels: Tensor) -> Tensor:
+        """The value of each row at its label, (rows,)."""
+        return values.gather(1, labels.unsqueeze(1)).squeeze(1)
+
+    def _add_to_own(self, values: Tensor, own: Tensor, more: Tensor) -> None:
+        """Add to the value of each row at its label; `own` and `more` are (rows, 1)."""
+        values.scatter_add_(1, own, more)
+
+    def _normalise(self, logits: Tensor, own: Tensor) -> LogRows:
+        best, own_logit = logits.amax(1), logits.gather(1, own).squeeze(1)
+        log_p = torch.log_softmax(logits, 1, out=self._room("log_p", len(own)))
+        return LogRows(log_p, log_p.gather(1, own).squeeze(1), own_logit == best, best.isfinite())
+
+    def _soften(self, log_p: Tensor, out: Tensor) -> Tensor:
+        """z2'' of the chunk that was normalised last, whose log-probabilities are not needed any more."""
+        return torch.softmax(log_p.div_(self.objective.tau), 1, out=out)
+
+    def _add_embedding_gradients(
+        self, labels: Tensor, rows: Tensor, gradient: Tensor, buffers: Sequence[Tensor]
+    ) -> None:
+        self.embedding.add_row_gradients(labels, rows, gradient, buffers)
+
+    def _over_labels(self, sums: Tensor) -> Tensor:
+        """Sums over the labels held here, as sums over all labels."""
+        return sums
 
     def _finish(self) -> None:
         objective, weights = self.objective, self.weights
         both = torch.stack([weights, torch.ones_like(weights)], 1)  # (rows, 2): weighted sums and counts
-        hard, soft, mixed, correct = _totals(self.predictor_stats, both, 4)
+        hard, soft, hard_part, soft_part, correct = _totals(self.predictor_stats, both, 5)
         observer, cap, right = _totals(self.observer_stats, both, 3)
+        partial = torch.stack([soft[0], soft_part[0], self.agreement])
+        soft_sum, soft_part_sum, agreement = self._over_labels(partial).unbind()
         total = self.total
         cap_total = total if objective.cap_reduction == "mean" else torch.ones_like(total)
         embedding_total = total
@@ -247,12 +270,12 @@ class Sweep:
                     gradient.div_(embedding_total)
         self.terms = LossTerms(
             hard[0] / total,
-            soft[0] / total,
+            soft_sum / total,
             observer[0] / total,
             cap[0] / cap_total,
-            self.embedding_sum / embedding_total,
+            (self.normaliser_sum - agreement) / embedding_total,
         )
-        self.loss = mixed[0] / total + training_terms(self.terms, objective)
+        self.loss = (hard_part[0] + soft_part_sum) / total + training_terms(self.terms, objective)
         self.correct = correct[1].long()
         for index, (x, wanted) in enumerate(zip(self.inputs, self.wanted, strict=True)):
             self.gradients[index] = self._buffer(index).to(x.dtype) if wanted and x is not None else None
@@ -263,7 +286,7 @@ class Sweep:
         A row's weight is a factor of its gradient: it goes to the narrower side of the products.
         """
         column = weights.unsqueeze(1)
-        folded = self.num_labels <= hidden.shape[1]
+        folded = self.width <= hidden.shape[1]
         if folded:
             on_logits.mul_(column)
         if self.wanted[layer]:
@@ -282,13 +305,13 @@ class Sweep:
                 _place(self._buffer(0), self.order, rows, on_hidden)
 
     def _loops(self, sizes: list[int] | None) -> bool:
-        return sizes is not None and self.num_labels >= LONG_ROW
+        return sizes is not None and self.width >= LONG_ROW
 
     def _room(self, name: str, rows: int) -> Tensor:
         """Memory of (rows, labels) that every chunk uses anew: fresh pages for each would cost more than the work."""
         room = self.rooms.get(name)
         if room is None or len(room) < rows:
-            room = self.rooms[name] = self.hidden.new_empty(max(rows, self.chunk_rows), self.num_labels)
+            room = self.rooms[name] = self.hidden.new_empty(max(rows, self.chunk_rows), self.width)
         return room[:rows]
 
     def _buffer(self, index: int) -> Tensor:
@@ -298,62 +321,6 @@ class Sweep:
             assert x is not None
             gradient = self.gradients[index] = torch.zeros_like(x, dtype=self.products.dtype)
         return gradient
-
-
-class _Targets:
-    """The soft target of each row of a chunk. Long rows are not copied: a loop over the labels serves them."""
-
-    def __init__(self, group: Group, rows: slice, place: Tensor, loops: bool) -> None:
-        self.group, self.rows, self.place, self.loops = group, rows, place, loops
-        self.q: Tensor | None = None
-
-    def _copied(self) -> Tensor:
-        if self.q is None:
-            self.q = self.group.q[self.place]  # (chunk, labels)
-        return self.q
-
-    def dot(self, values: Tensor) -> Tensor:
-        """Each row of values times its soft target, summed; (chunk,)."""
-        if not self.loops:
-            return (values * self._copied()).sum(1)
-        dots = values.new_empty(len(values))
-        for k, part in self._segments():
-            torch.mv(values[part], self.group.q[k], out=dots[part])
-        return dots
-
-    def subtract_from(self, values: Tensor, share: Tensor | float) -> None:
-        """values -= share * soft target, row by row."""
-        if not self.loops:
-            if isinstance(share, float):
-                values.sub_(self._copied(), alpha=share)
-            else:
-                values.addcmul_(self._copied(), share.unsqueeze(1), value=-1)
-            return
-        column = _column(share, self.place.unsqueeze(1), values.dtype).squeeze(1)
-        for k, part in self._segments():
-            values[part].addr_(column[part], self.group.q[k], alpha=-1)
-
-    def add_to_sums(self, seen: Tensor, weights: Tensor) -> None:
-        """Add the weighted rows to the sums of their labels."""
-        assert self.group.sums is not None
-        if not self.loops:
-            self.group.sums.index_add_(0, self.place, seen.mul_(weights.unsqueeze(1)))
-            return
-        for k, part in self._segments():
-            if part.start > 0 or self.rows.start == self.group.start:  # the label's first rows
-                torch.mv(seen[part].T, weights[part], out=self.group.sums[k])
-            else:
-                self.group.sums[k].addmv_(seen[part].T, weights[part])
-
-    def _segments(self) -> Iterator[tuple[int, slice]]:
-        """The labels of the chunk: where each stands in the group, and its rows within the chunk."""
-        assert self.group.sizes is not None
-        start = self.group.start
-        for k, size in enumerate(self.group.sizes):
-            first, last = max(start, self.rows.start), min(start + size, self.rows.stop)
-            if first < last:
-                yield k, slice(first - self.rows.start, last - self.rows.start)
-            start += size
 
 
 def _totals(stats: list[Tensor], weights: Tensor, kinds: int) -> Tensor:
@@ -376,12 +343,7 @@ def _plus(gradient: Tensor | None, more: Tensor) -> Tensor:
     return more if gradient is None else gradient.add_(more)
 
 
-def _column(share: Tensor | float, like: Tensor, dtype: torch.dtype) -> Tensor:
-    if isinstance(share, Tensor):
-        return share.unsqueeze(1)
-    return torch.full(like.shape, share, dtype=dtype, device=like.device)
-
-
-def _chunk_rows(num_labels: int) -> int:
+def rows_in_chunk(num_labels: int) -> int:
+    """Rows of logits that a chunk of about CHUNK_BYTES holds."""
     low, high = CHUNK_ROWS
     return max(low, min(high, CHUNK_BYTES // (4 * num_labels)))

@@ -31,22 +31,25 @@ def fused_terms(
     """What the reference gives for integer labels, except that `terms` carry no gradient."""
     few = head.chunk_rows is None and len(batch.hidden) * head.num_labels <= FEW_VALUES
     work = (OnePiece if few else Sweep)(head, batch, bool(soft_active), progress)
+    return run_fused(work, batch, parameters_of(head))
+
+
+def parameters_of(head: LabelEmbeddingHead) -> list[Tensor | None]:
+    """Predictor weight and bias, observer weight and bias, and the embedding's parameters."""
     observer = head.observer
-    loss, logits = FusedLoss.apply(
-        work,
-        batch.hidden,
-        head.predictor.weight,
-        head.predictor.bias,
-        None if observer is None else observer.weight,
-        None if observer is None else observer.bias,
-        *head.embedding.parameters(),
-    )
+    observing = [None, None] if observer is None else [observer.weight, observer.bias]
+    return [head.predictor.weight, head.predictor.bias, *observing, *head.embedding.parameters()]
+
+
+def run_fused(work: OnePiece | Sweep, batch: Batch, parameters: list[Tensor | None]) -> TrainingTerms:
+    """Loss and gradients of the hidden states and the parameters (see `parameters_of`)."""
+    loss, logits = FusedLoss.apply(work, batch.hidden, *parameters)
     return TrainingTerms(
         loss,
         work.terms,
         None if logits is None else batch.rowwise(logits),
         work.correct,
-        None if observer is None else work.right.sum(),
+        None if parameters[2] is None else work.right.sum(),
         work.right,
     )
 

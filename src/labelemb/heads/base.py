@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from labelemb.labelspace import LabelSpace
-from labelemb.objective import LossTerms, Objective, RowTerms, training_terms, widened
+from labelemb.objective import LossTerms, Objective, RowTerms, brief, training_terms, widened
 from labelemb.targets import Batch, checked_weight, read_batch
 
 
@@ -30,12 +30,8 @@ class HeadOutput:
     """How many valid rows the observer got right; None for heads without an observer."""
 
     def __repr__(self) -> str:
-        loss = f"{self.loss.item():.4f}" if self.loss.ndim == 0 else f"per row {tuple(self.loss.shape)}"
         counts = f"correct={int(self.correct)}" + ("" if self.observed is None else f", observed={int(self.observed)}")
-        if self.loss.ndim:
-            return f"HeadOutput(loss={loss}, {counts})"
-        terms = ", ".join(f"{name} {value:.4f}" for name, value in self.terms.as_floats().items())
-        return f"HeadOutput(loss={loss}, {counts}; {terms})"
+        return f"HeadOutput(loss={brief(self.loss)}, {counts}, terms={self.terms!r})"
 
 
 class TrainingTerms(NamedTuple):
@@ -111,7 +107,7 @@ class Head(nn.Module):
             in_features=self.in_features,
             num_labels=self.num_labels,
             ignore_index=self.ignore_index,
-            label_weight=self.weight,
+            label_weight=self._label_weight(),
             dtype=torch.promote_types(self.predictor.weight.dtype, torch.float32),
             sample_weight=sample_weight,
             num_items=num_items,
@@ -121,6 +117,9 @@ class Head(nn.Module):
             reduction=reduction,
         )
         return self._training_output(batch)
+
+    def _label_weight(self) -> Tensor | None:
+        return self.weight
 
     def _training_output(self, batch: Batch) -> HeadOutput:
         raise NotImplementedError
@@ -155,7 +154,8 @@ class Head(nn.Module):
         return None
 
     def extra_repr(self) -> str:
-        return f"in_features={self.in_features}, num_labels={self.num_labels}"
+        sizes = f"in_features={self.in_features}, num_labels={self.num_labels}"
+        return sizes if self.ignore_index == -100 else f"{sizes}, ignore_index={self.ignore_index}"
 
 
 def apply_linear(layer: nn.Linear, hidden: Tensor) -> Tensor:

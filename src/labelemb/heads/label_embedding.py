@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from labelemb.distributed import sum_over_processes
 from labelemb.embedding import CompressedEmbedding, DenseEmbedding, FixedEmbedding, LabelEmbedding
 from labelemb.fused import fused_terms
-from labelemb.heads.base import Head, HeadOutput, apply_linear
+from labelemb.heads.base import Head, HeadOutput, TrainingTerms, apply_linear
 from labelemb.labelspace import LabelSpace
 from labelemb.objective import Objective
 from labelemb.reference import reference_terms, target_labels
@@ -123,13 +123,27 @@ class LabelEmbeddingHead(Head):
         )
         return float(self.temperature)
 
+    def extra_repr(self) -> str:
+        """The sizes, and what differs from the defaults."""
+        shown = [super().extra_repr()]
+        if self.objective != Objective():
+            shown.append(f"objective={self.objective!r}")
+        if self.impl != "auto":
+            shown.append(f"impl={self.impl!r}")
+        if self.total_steps is not None:
+            shown.append(f"total_steps={self.total_steps}")
+        return ", ".join(shown)
+
     def _training_output(self, batch: Batch) -> HeadOutput:
         soft_active, progress = self._schedule(batch)
-        terms_of = fused_terms if self._uses_chunks(batch) else reference_terms
-        loss, terms, logits, correct, observed, right = terms_of(self, batch, soft_active, progress)
+        loss, terms, logits, correct, observed, right = self._terms(batch, soft_active, progress)
         if self.training:
             self._count(batch, right)
         return HeadOutput(loss, terms, logits, correct, observed)
+
+    def _terms(self, batch: Batch, soft_active: bool | Tensor, progress: float | None) -> TrainingTerms:
+        terms_of = fused_terms if self._uses_chunks(batch) else reference_terms
+        return terms_of(self, batch, soft_active, progress)
 
     def _uses_chunks(self, batch: Batch) -> bool:
         if self.impl == "reference":
@@ -176,8 +190,10 @@ class LabelEmbeddingHead(Head):
         """Count the training call, and the right observations of each label."""
         if self.updates is not None and batch.step is None:
             self.updates.add_(1)
-        if not self.embedding.needs_observer:
-            return
+        if self.embedding.needs_observer:
+            self._count_right(batch, right)
+
+    def _count_right(self, batch: Batch, right: Tensor) -> None:
         if batch.labels is not None:
             new = torch.zeros_like(self.counts).scatter_add_(0, batch.labels, right.to(self.counts.dtype))
         else:
