@@ -145,6 +145,15 @@ class LossTerms(NamedTuple):
     def as_floats(self) -> dict[str, float]:
         return {name: float(value.detach()) for name, value in zip(self._fields, self, strict=True)}
 
+    def __repr__(self) -> str:
+        shown = (f"{name}={brief(value)}" for name, value in zip(self._fields, self, strict=True))
+        return f"LossTerms({', '.join(shown)})"
+
+
+def brief(value: Tensor) -> str:
+    """A tensor in a line: its number, or the shape of many."""
+    return f"{value.item():.4f}" if value.ndim == 0 else f"per row {tuple(value.shape)}"
+
 
 class RowTerms(NamedTuple):
     """The terms of each row, each multiplied by the row's weight; all (rows,)."""

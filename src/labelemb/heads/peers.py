@@ -97,6 +97,9 @@ class PlainHead(LogitHead):
             row_weight = batch.row_weights
         return -row_weight * log_p.mean(-1)
 
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, label_smoothing={self.label_smoothing}"
+
 
 class OnlineSmoothingHead(LogitHead):
     """Online label smoothing (Zhang et al. 2021): soft targets are last epoch's mean predictions of each label.
@@ -195,6 +198,9 @@ class OnlineSmoothingHead(LogitHead):
         """The matrix of the last full epoch."""
         return LabelSpace.from_matrix(self.targets, names, kind="probability")
 
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, rows_per_epoch={self.rows_per_epoch}"
+
 
 class ConfidencePenaltyHead(LogitHead):
     """Cross entropy minus `penalty` times the entropy of the prediction (Pereyra et al. 2017).
@@ -220,6 +226,9 @@ class ConfidencePenaltyHead(LogitHead):
     def _soft_rows(self, logits: Tensor, batch: Batch) -> Tensor:
         log_p = F.log_softmax(logits, dim=-1)
         return batch.weights * (log_p.exp() * log_p).sum(-1)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, penalty={self.penalty}"
 
 
 class TeacherFreeHead(LogitHead):
@@ -272,3 +281,6 @@ class TeacherFreeHead(LogitHead):
         """Of the softened teacher, which makes the term a divergence."""
         own, other = self.on_label, self.elsewhere
         return own * math.log(own) + (self.num_labels - 1) * other * math.log(other)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, temperature={self.teacher_temperature}, weight_of_teacher={self.soft_weight}"

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from labelemb.optional import import_optional
 
+from .errors import LabelSpaceError
 from .forms import BLOCK_NUMBERS, FactorForm
 from .neighbor_table import NeighborTable, neighbor_table
 
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 
 MOST_WHOLE_ROWS = 2000
 """Up to this many labels whole rows are used, beyond it the factors or the nearest labels of each row."""
+MOST_LABELS = 100_000
+"""Beyond it a map takes minutes, unless the space is stored as factors."""
 NEIGHBORS = 20
+TOLERANCE = 1e-3
+"""Of the directions, relative: no picture shows more, and labels that hardly differ would take very many rounds."""
 SMALLEST = 1e-12
 
 
@@ -52,6 +57,8 @@ def label_map(space: LabelSpace, table: NeighborTable | None = None) -> LabelMap
         positions, share = _from_rows(np.asarray(space.matrix(), dtype=np.float64))
     elif isinstance(space.form, FactorForm):
         positions, share = _from_factors(space.form)
+    elif labels > MOST_LABELS:
+        raise LabelSpaceError(f"a map of {labels} labels takes too long (at most {MOST_LABELS}): use select() first")
     else:
         positions, share = _from_neighbors(table or neighbor_table(space, NEIGHBORS))
     for axis in range(2):  # a decomposition leaves the signs open
@@ -108,7 +115,7 @@ def _from_neighbors(table: NeighborTable) -> tuple[np.ndarray, float]:
         rmatvec=lambda x: sparse.T @ x.ravel() - mean * x.sum(),
         dtype=np.float64,
     )
-    left, values, _ = solvers.svds(centred, k=2, v0=np.cos(np.arange(labels)))
+    left, values, _ = solvers.svds(centred, k=2, v0=np.cos(np.arange(labels)), tol=TOLERANCE)
     order = np.argsort(-values)
     total = float(sparse.multiply(sparse).sum() - labels * (mean @ mean))
     return left[:, order] * values[order], _share(values**2, total)
