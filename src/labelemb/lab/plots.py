@@ -14,6 +14,7 @@ from labelemb import LabelSpace
 from labelemb.lab.files import write_bytes
 from labelemb.lab.main_score import ERROR, main_score_of
 from labelemb.labelspace.label_map import LabelMap
+from labelemb.labelspace.labels import Labels
 from labelemb.labelspace.pictures import draw_map, heatmap_figure, heatmap_labels
 
 
@@ -62,7 +63,7 @@ def _readable_range(results: dict[str, list[dict[str, Any]]]) -> tuple[float, fl
     return max(0.0, low - margin), high + margin
 
 
-def plot_heatmap(space: LabelSpace, path: Path, labels: list[str] | None = None, title: str = "") -> list[str]:
+def plot_heatmap(space: LabelSpace, path: Path, labels: Labels | None = None, title: str = "") -> list[str]:
     """The rows of the label space as colours; gives the labels shown."""
     shown = heatmap_labels(space, labels)
     save_figure(heatmap_figure(space, shown, title), path)

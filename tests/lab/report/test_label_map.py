@@ -119,3 +119,22 @@ def test_an_unknown_picture_format_is_one_line(tmp_path: Path, capsys: pytest.Ca
     similar_labels().save(tmp_path / "pets.safetensors")
     assert main(["map", str(tmp_path / "pets.safetensors"), "--out", str(tmp_path / "map.xyz")]) == 2
     assert "xyz" in capsys.readouterr().err
+
+
+def test_the_heatmap_is_printed_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space = similar_labels()
+    space.save(tmp_path / "pets.safetensors")
+    assert main(["heatmap", str(tmp_path / "pets.safetensors"), "--labels", "dog,cat", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["labels"] == ["dog", "cat"]
+    np.testing.assert_allclose(printed["matrix"], space.matrix(["dog", "cat"]), atol=1e-6)
+    assert [file.name for file in tmp_path.iterdir()] == ["pets.safetensors"]
+
+
+@pytest.mark.parametrize("verb", ["heatmap", "map"])
+def test_pictures_and_json_go_together(tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    similar_labels().save(tmp_path / "pets.safetensors")
+    picture = tmp_path / "picture.svg"
+    assert main([verb, str(tmp_path / "pets.safetensors"), "--json", "-o", str(picture)]) == 0
+    assert "labels" in json.loads(capsys.readouterr().out)
+    assert picture.read_bytes().startswith(b"<?xml")

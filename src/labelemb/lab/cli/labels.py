@@ -3,13 +3,19 @@
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from labelemb.lab.cli.arguments import Verbs, add_json, add_verb, positive
 from labelemb.lab.errors import LabError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
     from labelemb import LabelSpace
+
+DIGITS = 6
+"""Decimal places of the numbers in JSON."""
 
 NEAREST_EXAMPLES = """\
   labelemb nearest runs/digits/label-embedding/seed-0 8 9
@@ -18,11 +24,12 @@ NEAREST_EXAMPLES = """\
 """
 HEATMAP_EXAMPLES = """\
   labelemb heatmap runs/digits/label-embedding/seed-0
-  labelemb heatmap animals.safetensors --labels cat,dog,horse --out pets.png
+  labelemb heatmap animals.safetensors --labels cat,dog,horse -o pets.svg
+  labelemb heatmap animals.safetensors --json
 """
 MAP_EXAMPLES = """\
   labelemb map runs/digits/label-embedding/seed-0
-  labelemb map animals.safetensors --out animals.svg
+  labelemb map animals.safetensors -o animals.svg
   labelemb map animals.safetensors --json
 """
 
@@ -43,16 +50,22 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     heatmap = add_verb(verbs, "heatmap", "draw how the labels resemble each other", HEATMAP_EXAMPLES)
     heatmap.add_argument("space", type=Path, metavar="RUN_OR_FILE", help="folder of a run, or a label space file")
     heatmap.add_argument("--labels", metavar="L,L,...", help="only these labels, in this order")
-    heatmap.add_argument("--out", type=Path, metavar="FILE", help="picture to write (heatmap.png beside the labels)")
+    _add_picture(heatmap, "heatmap.png")
+    add_json(heatmap)
     heatmap.set_defaults(run=_heatmap)
 
     label_map = add_verb(
         verbs, "map", "draw all labels in the plane, those that are alike close together", MAP_EXAMPLES
     )
     label_map.add_argument("space", type=Path, metavar="RUN_OR_FILE", help="folder of a run, or a label space file")
-    label_map.add_argument("--out", type=Path, metavar="FILE", help="picture to write (map.png beside the labels)")
+    _add_picture(label_map, "map.png")
     add_json(label_map)
     label_map.set_defaults(run=_map)
+
+
+def _add_picture(parser: argparse.ArgumentParser, usual: str) -> None:
+    text = f"picture to write, .png, .svg or .pdf ({usual} beside the labels; with --json none)"
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help=text)
 
 
 def load_space(path: Path) -> "LabelSpace":
@@ -125,17 +138,22 @@ def _frequent(path: Path, space: "LabelSpace", count: int) -> list[str]:
 def _heatmap(options: argparse.Namespace) -> int:
     from labelemb import LabelSpaceError
     from labelemb.lab.plots import plot_heatmap
+    from labelemb.labelspace.pictures import heatmap_labels
 
     space = load_space(options.space)
-    folder = options.space if options.space.is_dir() else options.space.parent
-    out = options.out or folder / "heatmap.png"
-    labels = options.labels.split(",") if options.labels else None
+    out = _picture(options, "heatmap.png")
     try:
-        shown = plot_heatmap(space, out, labels)
+        shown = heatmap_labels(space, options.labels.split(",") if options.labels else None)
+        if options.json:
+            names, rows = [space.names[index] for index in shown], _rounded(space.matrix(shown).double())
+            print(json.dumps({"labels": names, "matrix": rows}))
+        if out is not None:
+            plot_heatmap(space, out, shown)
     except (LabelSpaceError, KeyError, ValueError) as error:
         raise LabError(str(error)) from error
-    part = "" if len(shown) == space.num_labels else f" ({len(shown)} of {space.num_labels} labels)"
-    print(f"wrote {out}{part}")
+    if not options.json:
+        part = "" if len(shown) == space.num_labels else f" ({len(shown)} of {space.num_labels} labels)"
+        print(f"wrote {out}{part}")
     return 0
 
 
@@ -146,12 +164,11 @@ def _map(options: argparse.Namespace) -> int:
     space = load_space(options.space)
     found = label_map(space)
     if options.json:
-        rounded = found.positions.round(6).tolist()
-        print(json.dumps({"share": round(found.share, 6), "labels": dict(zip(space.names, rounded, strict=True))}))
-        if options.out is None:
-            return 0
-    folder = options.space if options.space.is_dir() else options.space.parent
-    out = options.out or folder / "map.png"
+        places = dict(zip(space.names, _rounded(found.positions), strict=True))
+        print(json.dumps({"share": round(found.share, DIGITS), "labels": places}))
+    out = _picture(options, "map.png")
+    if out is None:
+        return 0
     try:
         plot_map(found, space.names, out)
     except ValueError as error:  # a file name whose ending is no picture format
@@ -159,3 +176,15 @@ def _map(options: argparse.Namespace) -> int:
     if not options.json:
         print(f"wrote {out} (two dimensions hold {100 * found.share:.0f} % of the differences)")
     return 0
+
+
+def _picture(options: argparse.Namespace, usual: str) -> Path | None:
+    """The picture to write: beside the labels unless the user says where; a program that reads JSON wants none."""
+    if options.out is not None or options.json:
+        return cast("Path | None", options.out)
+    folder: Path = options.space if options.space.is_dir() else options.space.parent
+    return folder / usual
+
+
+def _rounded(values: "Tensor | np.ndarray") -> list[list[float]]:
+    return values.round(decimals=DIGITS).tolist()
