@@ -17,6 +17,7 @@ from labelemb.lab.errors import LabError
 from labelemb.lab.evaluation import TextScores, Translation, make_generator
 from labelemb.lab.files import read_json
 from labelemb.lab.generate import TextGenerator
+from labelemb.lab.label_files import load_space
 from labelemb.lab.methods import parse_method
 from labelemb.lab.metrics import Scores, score
 from labelemb.lab.recipe import Recipe
@@ -50,6 +51,7 @@ class TrainedModel:
             len(self.label_names),
             rows_per_epoch=self.result["examples"]["train"],
             total_steps=self.result["steps"],
+            space=load_space(path) if method.reuses_labels else None,
         )
         self.classifier = Classifier(body, head)
         try:
