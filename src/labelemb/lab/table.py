@@ -1,7 +1,7 @@
-"""A summary as tables to read: Markdown, which is also what the terminal shows."""
+"""A summary as tables to read: rows for the report page, and Markdown, which is also what the terminal shows."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 LEGEND = """\
 Errors and ECE are in percent.
@@ -15,7 +15,36 @@ Errors and ECE are in percent.
 Row = list[str]
 
 
-def accuracy_table(summary: dict[str, Any]) -> str:
+class Table(NamedTuple):
+    """Cells as they are shown; the first column names the method."""
+
+    header: Row
+    rows: list[Row]
+
+
+def tables(summary: dict[str, Any]) -> list[Table]:
+    """All numbers of a summary: first what was reached, then how."""
+    if _is_text(summary):
+        from labelemb.lab.text_table import likelihood_table, text_table
+
+        return [text_table(summary), likelihood_table(summary)]
+    return [accuracy_table(summary), quality_table(summary)]
+
+
+def legend(summary: dict[str, Any]) -> str:
+    """What the columns mean."""
+    if _is_text(summary):
+        from labelemb.lab.text_table import TEXT_LEGEND
+
+        return TEXT_LEGEND
+    return LEGEND
+
+
+def _is_text(summary: dict[str, Any]) -> bool:
+    return bool(summary.get("main_score", "error") != "error")
+
+
+def accuracy_table(summary: dict[str, Any]) -> Table:
     """Test errors, and each method against plain."""
     header = ["method", "runs", "test error", "best run", "reduction", "difference to plain", "p"]
     rows = []
@@ -32,10 +61,10 @@ def accuracy_table(summary: dict[str, Any]) -> str:
                 p_value(against["p"]) if against else "-",
             ]
         )
-    return markdown(header, rows)
+    return Table(header, rows)
 
 
-def quality_table(summary: dict[str, Any]) -> str:
+def quality_table(summary: dict[str, Any]) -> Table:
     """Speed, stability and calibration."""
     header = [
         "method",
@@ -60,19 +89,15 @@ def quality_table(summary: dict[str, Any]) -> str:
                 *(number(values[name]["mean"], digits) for name, digits in scores),
             ]
         )
-    return markdown(header, rows)
+    return Table(header, rows)
 
 
 def render(summary: dict[str, Any]) -> str:
-    """Both tables with the notes and what the columns mean."""
-    if summary.get("main_score", "error") != "error":
-        from labelemb.lab.text_table import render_text
-
-        return render_text(summary)
-    parts = [accuracy_table(summary), quality_table(summary)]
+    """The tables with the notes and what the columns mean."""
+    parts = [markdown(*table) for table in tables(summary)]
     if summary["notes"]:
         parts.append("\n".join(f"- {note}" for note in summary["notes"]))
-    return "\n\n".join([*parts, LEGEND])
+    return "\n\n".join([*parts, legend(summary)])
 
 
 def markdown(header: Row, rows: Sequence[Row]) -> str:

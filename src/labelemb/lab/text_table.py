@@ -3,9 +3,9 @@
 from typing import Any
 
 from labelemb.lab.main_score import MAIN_SCORES, ROUGE
-from labelemb.lab.table import difference, markdown, number, p_value, reached, spread_text
+from labelemb.lab.table import Table, difference, number, p_value, reached, spread_text
 
-LEGEND = """\
+TEXT_LEGEND = """\
 BLEU, chrF, ROUGE (F-measure) and exact are in percent, higher is better.
 - the first score: mean ± standard deviation over seeds, by beam search without a length penalty, at the best greedy dev
   score
@@ -48,15 +48,8 @@ LIKELIHOOD: Columns = (
 )
 
 
-def render_text(summary: dict[str, Any]) -> str:
-    """Both tables with the notes and what the columns mean."""
-    parts = [_text_table(summary), _likelihood_table(summary)]
-    if summary["notes"]:
-        parts.append("\n".join(f"- {note}" for note in summary["notes"]))
-    return "\n\n".join([*parts, LEGEND])
-
-
-def _text_table(summary: dict[str, Any]) -> str:
+def text_table(summary: dict[str, Any]) -> Table:
+    """Generated texts."""
     main = MAIN_SCORES[summary["main_score"]]
     columns = AFTER_ROUGE if main is ROUGE else AFTER_BLEU
     header = ["method", "runs", f"test {main.title}", "difference to plain", "p", *(title for title, _, _ in columns)]
@@ -73,10 +66,11 @@ def _text_table(summary: dict[str, Any]) -> str:
                 *(number(values[name]["mean"], digits) for _, name, digits in columns),
             ]
         )
-    return markdown(header, rows)
+    return Table(header, rows)
 
 
-def _likelihood_table(summary: dict[str, Any]) -> str:
+def likelihood_table(summary: dict[str, Any]) -> Table:
+    """Likelihood of the references, and time."""
     main = MAIN_SCORES[summary["main_score"]]
     header = ["method", "s/epoch", "epochs to plain", f"dev {main.title}", *(title for title, _, _ in LIKELIHOOD)]
     rows = []
@@ -90,4 +84,4 @@ def _likelihood_table(summary: dict[str, Any]) -> str:
                 *(number(values[name]["mean"], digits) for _, name, digits in LIKELIHOOD),
             ]
         )
-    return markdown(header, rows)
+    return Table(header, rows)
