@@ -103,6 +103,9 @@ def test_numbers_reach_the_heads() -> None:
     assert make("confidence-penalty@0.3").penalty == 0.3
     assert make("label-embedding@rank=3").embedding.rank == 3
     assert make("label-embedding", "head.rank=2").embedding.rank == 2
+    assert make("label-embedding", "head.rank=2").embedding.bias is None
+    with_bias = make("label-embedding", "head.rank=2", "head.embedding_bias=true").embedding
+    assert (with_bias.rank, with_bias.bias.shape) == (2, (5,))
     mixing = make("online-smoothing@0.8").mixing
     assert (mixing.hard_weight, mixing.soft_weight, mixing.mass_floor) == (pytest.approx(0.2), 0.8, 0.0)
 
@@ -173,6 +176,11 @@ def test_settings_out_of_range_are_one_line_with_the_method(text: str, message: 
     with pytest.raises(LabError, match=message) as error:
         make(text)
     assert "\n" not in str(error.value)
+
+
+def test_a_bias_of_a_dense_embedding_is_an_error() -> None:
+    with pytest.raises(LabError, match="embedding_bias is about a compressed embedding: set a rank"):
+        make("label-embedding", "head.embedding_bias=true")
 
 
 def test_no_methods_is_an_error() -> None:

@@ -66,9 +66,13 @@ def _make_label_smoothing(method: "Method", recipe: Recipe, needs: HeadNeeds) ->
 def _make_label_embedding(method: "Method", recipe: Recipe, needs: HeadNeeds) -> Head:
     objective = method.objective(recipe, needs.total_steps)
     rank = method.settings.get("rank", recipe.head.rank) or None
-    embedding = None
+    embedding: LabelEmbedding | None = None
+    if recipe.head.embedding_bias:
+        if rank is None:
+            raise ValueError("head.embedding_bias is about a compressed embedding: set a rank")
+        embedding, rank = CompressedEmbedding(needs.num_labels, rank, bias=True), None
     if "no-identity" in method.switches:
-        if rank is not None or objective.mass_floor > 0:
+        if embedding is not None or rank is not None or objective.mass_floor > 0:
             raise ValueError("no-identity is about a dense embedding that starts as the identity matrix")
         embedding = DenseEmbedding(needs.num_labels, identity_scale=0.0)
     return _label_embedding_head(method, recipe, needs, rank=rank, embedding=embedding)

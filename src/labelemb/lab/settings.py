@@ -146,6 +146,9 @@ class HeadSettings:
     objective: str = setting("default", "preset of label embedding's objective", choices=OBJECTIVES)
     overrides: Mapping[str, Any] = setting({}, "single fields of the objective in place of the preset's, as tau = 1.0")
     rank: int = setting(0, "rank of a compressed embedding; 0 for a dense one", at_least=0)
+    embedding_bias: bool = setting(
+        False, "a compressed embedding has a bias inside its ReLU, as in the authors' text code", added=True
+    )
     init_std: float = setting(
         0.0, "output layers: standard deviation of a truncated normal, zero biases; 0 for torch's own", at_least=0
     )
