@@ -9,7 +9,8 @@ import torch
 
 from labelemb import LabelSpace, __version__
 from labelemb.lab.data import Dataset
-from labelemb.lab.files import write_json
+from labelemb.lab.example_pictures import FILE, draw_examples
+from labelemb.lab.files import write_bytes, write_json
 from labelemb.lab.main_score import ERROR, MainScore
 from labelemb.lab.runfolder import RunIdentity
 
@@ -116,6 +117,9 @@ def _write_files(run: "Run", files: dict[str, Any]) -> None:
         _with_data(space, run.data).save(run.folder.labels_file)
     for name, content in files.items():
         write_json(run.folder.path / name, content)
+    examples = draw_examples(run.data)
+    if examples is not None:
+        write_bytes(run.folder.path / FILE, examples)
 
 
 def _with_data(space: LabelSpace, data: Dataset) -> LabelSpace:

@@ -8,6 +8,7 @@ model.json          label names and how inputs are encoded
 model.safetensors   body and head at the reported evaluation
 labels.safetensors  the label space, where the method learns or reuses one
 confusion.json      the wrong cells of the test set's confusion matrix (up to 500 labels)
+examples.png        small test images of each label, for the report (image data, up to 500 labels)
 result.json         scores, curve, times, machine: written last, so a run that has it is finished
 """
 
