@@ -26,8 +26,8 @@ MODES = {1: "L", 3: "RGB"}
 def draw_examples(data: Dataset) -> bytes | None:
     """The sheet as PNG, picture `place` of label y in cell PICTURES y + place, row by row; None without images.
 
-    How to find a label on it is written inside the file: labels, how many pictures each has, the size of a picture
-    (height, width), and how many stand in a row.
+    How to find a label on it is written inside the file: labels, how many pictures each has and how many cells, the
+    size of a picture (height, width), and how many stand in a row.
     """
     test, labels = data.test, len(data.label_names)
     if not isinstance(test, ImageExamples) or test.images.shape[1] not in MODES or labels > MOST_LABELS:
@@ -43,8 +43,8 @@ def draw_examples(data: Dataset) -> bytes | None:
         for cell, index in enumerate(chosen, start=PICTURES * label):
             place = (cell % across * width, cell // across * height)
             sheet.paste(_picture(test.images[index], width, height), place)
-    about = {"labels": data.label_names, "counts": counts, "size": [height, width], "across": across}
-    return _png(sheet, about)
+    layout = {"per_label": PICTURES, "size": [height, width], "across": across}
+    return _png(sheet, {"labels": data.label_names, "counts": counts, **layout})
 
 
 def read_examples(file: Path) -> dict[str, Any]:

@@ -18,6 +18,16 @@ class MainScore:
     def at_least_as_good(self, value: float, other: float) -> bool:
         return value >= other if self.higher_is_better else value <= other
 
+    @property
+    def axis(self) -> str:
+        """What stands beside a scale of reported test scores."""
+        return f"test {self.title}" + (f" ({self.unit.strip()})" if self.unit else "")
+
+    @property
+    def curve_axis(self) -> str:
+        """The same of the scores during a training."""
+        return self.axis if self.evaluated == self.reported else f"{self.axis}, greedy"
+
     def show(self, value: float) -> str:
         return f"{self.title} {value:.2f}{self.unit}"
 

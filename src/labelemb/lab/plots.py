@@ -41,7 +41,7 @@ def plot_curves(results: dict[str, list[dict[str, Any]]], path: Path) -> None:
         axes.plot(epochs, curves.mean(0), color=color, linewidth=1.8, label=f"{method} ({len(runs)})")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
-    axes.set_ylabel("test error (%)" if main is ERROR else f"test {main.title}, greedy")
+    axes.set_ylabel(main.curve_axis)
     if main is ERROR:
         axes.set_ylim(*_readable_range(results))
     axes.grid(alpha=0.3)

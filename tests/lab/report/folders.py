@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 from labelemb import LabelSpace
+from labelemb.lab.data import Dataset, ImageExamples
+from labelemb.lab.example_pictures import FILE, draw_examples
 from labelemb.lab.recipe import load_recipe
 
 NAMES = ["cat", "kitten", "dog", "<script>alert(1)</script>", '"; drop', "café & </script>"]
@@ -61,6 +63,30 @@ def write_unfinished(folder: Path, method: str = "plain", seed: int = 9) -> Path
     records = [{"step": 10 * epoch, "epoch": float(epoch), "test_error": 20.0 - epoch} for epoch in (1, 2)]
     (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return run
+
+
+def write_examples(run: Path) -> Path:
+    """Small test images in a run's folder: three of each label but one of the last, in a colour of its own."""
+    targets = torch.tensor([*range(len(NAMES)), *range(len(NAMES) - 1), *range(len(NAMES) - 1)])
+    images = (40 * targets.view(-1, 1, 1, 1) + torch.tensor([5, 20, 0]).view(1, 3, 1, 1)).to(torch.uint8)
+    examples = ImageExamples(images.expand(-1, 3, 8, 8).contiguous(), targets)
+    content = draw_examples(Dataset(examples, None, examples, NAMES))
+    assert content is not None
+    (run / FILE).write_bytes(content)
+    return run / FILE
+
+
+def write_translations(folder: Path, scores: dict[str, float]) -> Path:
+    """A finished translation run of each method with this BLEU, five less by greedy search."""
+    for method, bleu in scores.items():
+        run = write_finished(folder, method, 0, 60.0, None)
+        (run / "confusion.json").unlink()
+        text = result(method, 0, 60.0) | {"task": "translation", "main_score": "bleu", "beam": 3, "reliability": []}
+        text |= {"test_bleu": bleu, "dev_bleu_greedy": bleu - 5}
+        for point in text["curve"]:
+            point |= {f"{part}_bleu_greedy": bleu - 5 - EPOCHS + point["epoch"] for part in ("dev", "test")}
+        (run / "result.json").write_text(json.dumps(text))
+    return folder
 
 
 def write_comparison(folder: Path, space: LabelSpace | None = None) -> Path:

@@ -1,5 +1,7 @@
 """The page in a real browser: it draws, answers to pointer and keyboard, and asks nobody for anything."""
 
+import base64
+import io
 import json
 import shutil
 from collections.abc import Iterator
@@ -7,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import NAMES, write_comparison, write_unfinished
+from folders import NAMES, write_comparison, write_examples, write_translations, write_unfinished
+from PIL import Image
 
 from labelemb.lab.errors import LabError
 from labelemb.lab.report import write_report
@@ -54,6 +57,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_comparison(tmp_path_factory.mktemp("pets"))
+    write_examples(folder / "label-embedding" / "seed-0")
     write_unfinished(folder)
     return write_report(folder)
 
@@ -244,6 +248,55 @@ def test_likely_duplicates_come_first_with_their_confusions(page: Any) -> None:
     first = [cell.text for cell in page.find_elements(By.CSS_SELECTOR, "#pair-table tbody tr:first-child td")]
     assert first[:2] == ["cat", "kitten"]
     assert first[3:] == ["3", "3", "0"]
+
+
+def seen_colour(page: Any, selector: str) -> list[int]:
+    """The colour in the middle of an element, as it is on the screen."""
+    content = base64.b64decode(scroll_to(page, selector).screenshot_as_base64)
+    image = Image.open(io.BytesIO(content)).convert("RGB")
+    return list(image.getpixel((image.width // 2, image.height // 2)))
+
+
+def test_the_labels_of_a_pair_are_shown_with_test_images(page: Any) -> None:
+    cells = page.find_elements(By.CSS_SELECTOR, "#pair-table tbody tr:first-child td .pictures")
+    assert [cell.get_attribute("aria-label") for cell in cells] == ["3 test images of cat", "3 test images of kitten"]
+    for column, label in ((1, 0), (2, 1)):
+        for number in (1, 3):
+            picture = f"#pair-table tbody tr:first-child td:nth-child({column}) .pictures span:nth-child({number})"
+            assert seen_colour(page, picture) == [40 * label + 5, 40 * label + 20, 40 * label]
+
+
+def test_the_chosen_label_is_shown_with_its_test_images(page: Any) -> None:
+    search(page, NAMES[-1])
+    find(page, "#search").send_keys(Keys.ENTER)
+    assert find(page, "#nearest .pictures").get_attribute("aria-label") == f"1 test image of {NAMES[-1]}"
+    assert seen_colour(page, "#nearest .pictures span") == [205, 220, 200]
+
+
+def test_without_pictures_the_page_does_without(browser: Any, tmp_path: Path) -> None:
+    show(browser, write_report(write_comparison(tmp_path)))
+    assert browser.find_elements(By.CSS_SELECTOR, "#pair-table tbody tr")
+    assert not browser.find_elements(By.CSS_SELECTOR, ".pictures")
+    assert "icture" not in find(browser, "#pairs").text
+
+
+def test_the_best_method_stands_out_in_the_tables(page: Any) -> None:
+    tables = page.find_elements(By.CSS_SELECTOR, "#summary table")
+    assert len(tables) == 2
+    for table in tables:
+        assert [row.text.split()[0] for row in table.find_elements(By.CSS_SELECTOR, "tr.best")] == ["label-embedding"]
+
+
+def test_translations_are_drawn_by_their_own_score(browser: Any, tmp_path: Path) -> None:
+    show(browser, write_report(write_translations(tmp_path, {"plain": 20.0, "label-embedding": 21.5})))
+    assert find(browser, "#training-title").text == "BLEU over the epochs"
+    assert "Further right is better" in find(browser, "#strip-about").text
+    assert find(browser, "#headline").text.splitlines()[-3:] == ["label-embedding", "21.50", "+1.50 against plain"]
+    assert point_at(browser, "#curves svg", 0.95).splitlines() == ["epoch 4", "plain: 15.00", "label-embedding: 16.50"]
+    assert find(browser, "#summary tr.best").text.startswith("label-embedding")
+    assert not find(browser, "#calibration-section").is_displayed()
+    assert "error" not in find(browser, "#training").text
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
 def test_unfinished_runs_are_named(page: Any) -> None:

@@ -10,15 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from folders import EPOCHS, NAMES, similar_labels, write_comparison, write_finished, write_unfinished
+from folders import (
+    EPOCHS,
+    NAMES,
+    similar_labels,
+    write_comparison,
+    write_examples,
+    write_finished,
+    write_translations,
+    write_unfinished,
+)
 
 from labelemb import LabelSpace
 from labelemb.lab.cli import main
 from labelemb.lab.compare import write_summary
 from labelemb.lab.errors import LabError
+from labelemb.lab.recipe import load_recipe
 from labelemb.lab.report import write_report
 from labelemb.lab.report.gather import gather
 from labelemb.lab.report.spaces import clustered_order, describe
+from labelemb.lab.table import render
 
 
 class Scripts(HTMLParser):
@@ -76,7 +87,7 @@ def test_nothing_is_loaded_from_elsewhere(folder: Path) -> None:
         address = attributes.get("src") or attributes.get("href") or "#"
         assert address.startswith(("#", "data:")), (tag, address)
     assert "default-src 'none'" in text
-    assert not re.search(r"@import|url\((?!#)|fetch\(|XMLHttpRequest", text)
+    assert not re.search(r"@import|url\((?!#|data:)|fetch\(|XMLHttpRequest", text)
 
 
 def test_all_runs_are_there_with_the_baseline_first(folder: Path) -> None:
@@ -151,7 +162,7 @@ def test_unfinished_runs_are_shown_as_far_as_they_came(folder: Path) -> None:
     write_unfinished(folder)
     [run] = gather(folder)["unfinished"]
     assert (run["method"], run["seed"], run["epoch"], run["of"]) == ("plain", 9, 2.0, EPOCHS)
-    assert run["errors"] == [19.0, 18.0]
+    assert run["scores"] == [19.0, 18.0]
 
 
 def test_without_a_finished_run_the_page_is_written_and_the_error_says_so(
@@ -171,7 +182,7 @@ def test_a_half_written_line_of_a_running_run_does_no_harm(tmp_path: Path) -> No
     run = write_unfinished(tmp_path)
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3')
-    assert gather(tmp_path)["unfinished"][0]["errors"] == []
+    assert gather(tmp_path)["unfinished"][0]["scores"] == []
 
 
 def test_a_damaged_label_space_is_noted_and_the_rest_shown(folder: Path) -> None:
@@ -201,3 +212,70 @@ def test_methods_without_label_spaces_have_a_page_too(tmp_path: Path) -> None:
     write_finished(tmp_path, "plain", 0, 5.0, None)
     assert gather(tmp_path)["spaces"] == []
     assert write_report(tmp_path).exists()
+
+
+def test_the_tables_are_those_of_the_command_line(folder: Path) -> None:
+    data = gather(folder)
+    printed = render(data["summary"])
+    for table in data["tables"]:
+        for row in (table["header"], *table["rows"]):
+            assert any([cell.strip() for cell in line.split("|")[1:-1]] == row for line in printed.splitlines()), row
+
+
+def test_what_columns_mean_is_one_point_each(folder: Path, tmp_path: Path) -> None:
+    assert gather(folder)["legend"][1].startswith("test error: mean ± standard deviation over seeds")
+    points = gather(write_translations(tmp_path / "texts", {"plain": 20.0}))["legend"]
+    assert "score" in points[1].split()
+    assert not any(point.startswith((" ", "-")) or "\n" in point for point in points)
+
+
+def test_the_headline_names_the_baseline_and_what_others_gain(folder: Path) -> None:
+    assert gather(folder)["headline"] == [
+        {"method": "plain", "value": "8.50 %", "words": "test error, 2 runs"},
+        {"method": "label-embedding", "value": "6.50 %", "words": "23.5 % fewer errors than plain"},
+    ]
+
+
+def test_translations_are_shown_by_their_own_score(tmp_path: Path) -> None:
+    data = gather(write_translations(tmp_path, {"plain": 20.0, "label-embedding": 21.5, "label-smoothing": 19.0}))
+    assert data["score"]["axis"] == "test BLEU"
+    assert [run["score"] for method in data["methods"] for run in method["runs"]] == [20.0, 21.5, 19.0]
+    assert data["methods"][0]["runs"][0]["scores"] == [12.0, 13.0, 14.0, 15.0]
+    assert [entry["words"] for entry in data["headline"]] == [
+        "test BLEU, 1 run",
+        "+1.50 against plain",
+        "-1.00 against plain",
+    ]
+    assert data["tables"][0]["header"][2] == "test BLEU"
+
+
+def test_an_unfinished_translation_has_a_curve_of_its_score(tmp_path: Path) -> None:
+    run = write_unfinished(tmp_path)
+    (run / "recipe.toml").write_text(load_recipe("multi30k-en-de-small").to_toml())
+    (run / "metrics.jsonl").write_text('{"step": 1, "epoch": 1.0, "test_error": 90.0, "test_bleu_greedy": 2.5}\n')
+    data = gather(tmp_path)
+    assert data["score"]["title"] == "BLEU"
+    assert data["unfinished"][0]["scores"] == [2.5]
+
+
+def test_example_pictures_are_those_of_a_run(folder: Path) -> None:
+    assert gather(folder)["pictures"] is None
+    file = write_examples(folder / "label-embedding" / "seed-1")
+    pictures = gather(folder)["pictures"]
+    assert base64.b64decode(pictures["png"]) == file.read_bytes()
+    assert dict(zip(pictures["labels"], pictures["counts"], strict=True))["cat"] == 3
+    assert pictures["counts"][-1] == 1
+
+
+def test_damaged_example_pictures_are_noted(folder: Path) -> None:
+    write_examples(folder / "plain" / "seed-0").write_bytes(b"no picture")
+    data = gather(folder)
+    assert data["pictures"] is None
+    assert "Example pictures are left out" in data["notes"][0]
+
+
+def test_a_comparison_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(load_recipe("digits").to_toml())
+    with pytest.raises(LabError, match="no finished run"):
+        write_report(tmp_path)
+    assert embedded((tmp_path / "report.html").read_text())["recipe"] == "digits"

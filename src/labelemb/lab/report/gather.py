@@ -1,16 +1,21 @@
 """What the page shows about the runs of a folder, as plain data."""
 
+import base64
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from labelemb import __version__
 from labelemb.lab.errors import LabError
+from labelemb.lab.example_pictures import FILE, read_examples
 from labelemb.lab.files import read_json
+from labelemb.lab.main_score import ERROR, MainScore, main_score, main_score_of
+from labelemb.lab.report.headline import headline
 from labelemb.lab.report.spaces import gather_spaces
 from labelemb.lab.runfolder import RunFolder
 from labelemb.lab.summary import BASELINE, find_runs, summarise
-from labelemb.lab.table import LEGEND
+from labelemb.lab.table import legend, tables
 
 Result = dict[str, Any]
 ABOUT = ("command", "epochs", "examples", "parameters", "machine", "versions")
@@ -23,27 +28,33 @@ def gather(folder: Path) -> dict[str, Any]:
     results = {method: list(found.values()) for method, found in finished.items()}
     notes: list[str] = []
     example = next((result for found in results.values() for result in found), None)
-    about = example or _identity(runs[0])
+    about = example or _begun(folder, runs)
+    main = main_score_of(example) if example else _planned_score(runs)
+    summary = summarise(results) if results else None
     return {
         "version": __version__,
         "recipe": about["recipe"],
         "about": {key: about[key] for key in ABOUT if key in about},
-        "summary": summarise(results) if results else None,
-        "legend": LEGEND.splitlines(),
-        "methods": [_method(method, found) for method, found in finished.items()],
-        "unfinished": [_unfinished(run) for run in runs if not run.result_file.exists()],
+        "score": _score(main),
+        "summary": summary,
+        "headline": headline(summary, main) if summary else [],
+        "tables": [table._asdict() for table in tables(summary)] if summary else [],
+        "legend": _points(legend(summary)) if summary else [],
+        "methods": [_method(method, found, main) for method, found in finished.items()],
+        "unfinished": [_unfinished(run, main) for run in runs if not run.result_file.exists()],
         "spaces": gather_spaces({method: list(found) for method, found in finished.items()}, notes),
+        "pictures": _pictures(runs, notes),
         "notes": notes,
     }
 
 
 def _runs(folder: Path) -> list[RunFolder]:
-    """The run in the folder itself, or the runs of a comparison below it."""
+    """The run in the folder itself, or the runs of a comparison below it; none where a comparison has just begun."""
     if not folder.is_dir():
         raise LabError(f"there is no folder {folder}")
     alone = RunFolder(folder)
     runs = [alone] if _has_begun(alone) else [run for run in find_runs(folder) if _has_begun(run)]
-    if not runs:
+    if not runs and not alone.recipe_file.exists():
         raise LabError(
             f"{folder} holds no run and no comparison (no run.json or result.json in it or in METHOD/seed-N)"
         )
@@ -54,8 +65,34 @@ def _has_begun(run: RunFolder) -> bool:
     return run.result_file.exists() or (run.path / "run.json").exists()
 
 
-def _identity(run: RunFolder) -> dict[str, Any]:
-    return run.result() or read_json(run.path / "run.json")
+def _begun(folder: Path, runs: Sequence[RunFolder]) -> dict[str, Any]:
+    """What there is to say before a run is finished."""
+    if runs:
+        return read_json(runs[0].path / "run.json")
+    return {"recipe": RunFolder(folder).recipe().name}
+
+
+def _planned_score(runs: Sequence[RunFolder]) -> MainScore:
+    """The main score of unfinished runs, by their recipe."""
+    recipe = next((run.recipe() for run in runs if run.recipe_file.exists()), None)
+    return ERROR if recipe is None else main_score(recipe.task, recipe.decode.metric)
+
+
+def _score(main: MainScore) -> dict[str, Any]:
+    """What the page must know of the score that it draws."""
+    return {
+        "title": main.title,
+        "unit": main.unit,
+        "higher": main.higher_is_better,
+        "field": f"test_{main.reported}",
+        "axis": main.axis,
+        "curve_axis": main.curve_axis,
+    }
+
+
+def _points(text: str) -> list[str]:
+    """The points of a Markdown list, and lines before it; a point may go on in indented lines."""
+    return [point.removeprefix("- ").replace("\n  ", " ") for point in re.split(r"\n(?! )", text)]
 
 
 def _finished(runs: Sequence[RunFolder]) -> dict[str, dict[RunFolder, Result]]:
@@ -68,15 +105,14 @@ def _finished(runs: Sequence[RunFolder]) -> dict[str, dict[RunFolder, Result]]:
     return finished
 
 
-def _method(method: str, runs: dict[RunFolder, Result]) -> dict[str, Any]:
+def _method(method: str, runs: dict[RunFolder, Result], main: MainScore) -> dict[str, Any]:
     return {
         "name": method,
         "runs": [
             {
                 "seed": result["seed"],
-                "epochs": [point["epoch"] for point in result["curve"] if "test_error" in point],
-                "errors": [round(point["test_error"], 4) for point in result["curve"] if "test_error" in point],
-                "test_error": result["test_error"],
+                **_curve(result["curve"], main),
+                "score": result[f"test_{main.reported}"],
                 "seconds_per_epoch": result["seconds_per_epoch"],
             }
             for result in runs.values()
@@ -86,21 +122,28 @@ def _method(method: str, runs: dict[RunFolder, Result]) -> dict[str, Any]:
     }
 
 
-def _unfinished(run: RunFolder) -> dict[str, Any]:
+def _curve(points: Sequence[dict[str, Any]], main: MainScore) -> dict[str, list[float]]:
+    name = f"test_{main.evaluated}"
+    points = [point for point in points if name in point]
+    return {
+        "epochs": [point["epoch"] for point in points],
+        "scores": [round(point[name], 4) for point in points],
+    }
+
+
+def _unfinished(run: RunFolder, main: MainScore) -> dict[str, Any]:
     """How far a run has come, and its curve until there."""
     identity = read_json(run.path / "run.json")
     try:
         records = run.records() if run.metrics_file.exists() else []
     except LabError:  # its last line may be half written at this moment
         records = []
-    ends = [record for record in records if "test_error" in record and float(record["epoch"]).is_integer()]
     return {
         "method": identity["method"],
         "seed": identity["seed"],
         "epoch": records[-1]["epoch"] if records else 0,
         "of": run.recipe().train.epochs if run.recipe_file.exists() else None,
-        "epochs": [record["epoch"] for record in ends],
-        "errors": [round(record["test_error"], 4) for record in ends],
+        **_curve([record for record in records if float(record["epoch"]).is_integer()], main),
     }
 
 
@@ -132,3 +175,16 @@ def _confusion(runs: Sequence[RunFolder]) -> dict[str, Any] | None:
         "examples": [sum(column) for column in zip(*(table["examples"] for table in tables), strict=True)],
         "wrong": [[*cell, count] for cell, count in wrong.items()],
     }
+
+
+def _pictures(runs: Sequence[RunFolder], notes: list[str]) -> dict[str, Any] | None:
+    """The sheet of example pictures of the first run that kept one."""
+    file = next((run.path / FILE for run in runs if (run.path / FILE).exists()), None)
+    if file is None:
+        return None
+    try:
+        sheet = read_examples(file)
+    except LabError as error:
+        notes.append(f"Example pictures are left out: {error}")
+        return None
+    return {**sheet, "png": base64.b64encode(sheet["png"]).decode()}

@@ -13,6 +13,7 @@ SCRIPTS = (
     "base.js",
     "chart.js",
     "methods.js",
+    "pictures.js",
     "summary.js",
     "curves.js",
     "calibration.js",

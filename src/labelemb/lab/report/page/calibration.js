@@ -30,7 +30,10 @@ function drawCalibration() {
 }
 
 function startCalibration() {
-  if (!data.methods.length) return;
+  if (!data.methods.some((method) => method.reliability.length)) {
+    byId("calibration-section").hidden = true;
+    return;
+  }
   on("methods", drawCalibration);
   redrawOnResize(byId("calibration"), drawCalibration);
 }

@@ -1,10 +1,10 @@
-// Test error over the epochs: each run light, the mean dark; hover for values, drag to zoom, arrow keys to read.
+// The main score over the epochs: each run light, the mean dark; hover for values, drag to zoom, arrow keys to read.
 
 const curves = { view: null, cursor: null, chart: null };
 
 /** Mean, standard deviation and count of a method's runs at an epoch; null where no run has it. */
 function atEpoch(method, epoch) {
-  const values = method.runs.map((run) => run.errors[run.epochs.indexOf(epoch)]).filter((value) => value !== undefined);
+  const values = method.runs.map((run) => run.scores[run.epochs.indexOf(epoch)]).filter((value) => value !== undefined);
   if (!values.length) return null;
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
@@ -21,7 +21,7 @@ function wholeView() {
   const runs = shownRuns();
   const last = Math.max(...runs.flatMap((run) => run.epochs), 1);
   const first = Math.min(...runs.flatMap((run) => run.epochs), last);
-  const later = runs.flatMap((run) => run.errors.slice(Math.floor(run.errors.length / 5)));
+  const later = runs.flatMap((run) => run.scores.slice(Math.floor(run.scores.length / 5)));
   const low = Math.min(...later);
   const high = Math.max(...later);
   const room = (high - low) * 0.07 || 0.5;
@@ -30,7 +30,7 @@ function wholeView() {
 
 /** The whole height of what lies between two epochs. */
 function viewBetween(from, to) {
-  const inside = shownRuns().flatMap((run) => run.errors.filter((_, index) => run.epochs[index] >= from && run.epochs[index] <= to));
+  const inside = shownRuns().flatMap((run) => run.scores.filter((_, index) => run.epochs[index] >= from && run.epochs[index] <= to));
   if (!inside.length || to - from < 1) return curves.view;
   const low = Math.min(...inside);
   const high = Math.max(...inside);
@@ -49,16 +49,16 @@ function drawCurves() {
     height: Math.min(420, Math.max(280, box.clientWidth * 0.48)),
     ...view,
     xTitle: "epoch",
-    yTitle: "test error (%)",
-    label: "Test error over the epochs. Arrow keys read the values epoch by epoch.",
+    yTitle: data.score.curve_axis,
+    label: `${data.score.curve_axis} over the epochs. Arrow keys read the values epoch by epoch.`,
   });
   curves.chart = chart;
   const line = (className, method, xs, ys) =>
     chart.plot.append(
       svg("path", { class: className, d: path(xs, ys, chart.sx, chart.sy), style: `stroke:${colorOf(method)}`, "data-method": method, ...(className === "mean" ? { "stroke-dasharray": dashOf(method) } : {}) }),
     );
-  for (const method of shownMethods()) for (const run of method.runs) line("run", method.name, run.epochs, run.errors);
-  for (const run of shownUnfinished()) line("unfinished", run.method, run.epochs, run.errors);
+  for (const method of shownMethods()) for (const run of method.runs) line("run", method.name, run.epochs, run.scores);
+  for (const run of shownUnfinished()) line("unfinished", run.method, run.epochs, run.scores);
   for (const method of shownMethods()) {
     const epochs = epochsOf(method);
     line("mean", method.name, epochs, epochs.map((epoch) => atEpoch(method, epoch).mean));
@@ -80,13 +80,13 @@ function showEpoch(epoch, event) {
   for (const method of shownMethods()) {
     const found = atEpoch(method, epoch);
     if (!found) continue;
-    lines.push(`${method.name}: ${fixed(found.mean, 2)} %${found.std === null ? "" : ` ± ${fixed(found.std, 2)} (${found.n} runs)`}`);
+    lines.push(`${method.name}: ${fixed(found.mean, 2)}${data.score.unit}${found.std === null ? "" : ` ± ${fixed(found.std, 2)} (${found.n} runs)`}`);
     const y = chart.sy(found.mean);
     if (y >= chart.edge.top && y <= chart.height - chart.edge.bottom) marks.push(svg("circle", { cx: x, cy: y, r: 4.5, style: `fill:${colorOf(method.name)}`, stroke: "var(--card)" }));
   }
   for (const run of shownUnfinished()) {
-    const value = run.errors[run.epochs.indexOf(epoch)];
-    if (value !== undefined) lines.push(`${run.method}, seed ${run.seed} (unfinished): ${fixed(value, 2)} %`);
+    const value = run.scores[run.epochs.indexOf(epoch)];
+    if (value !== undefined) lines.push(`${run.method}, seed ${run.seed} (unfinished): ${fixed(value, 2)}${data.score.unit}`);
   }
   chart.cursor.replaceChildren(...marks);
   byId("curve-values").textContent = lines.join("  ·  ");
@@ -148,6 +148,7 @@ function resetCurves() {
 function startCurves() {
   if (!data.methods.length && !data.unfinished.some((run) => run.epochs.length)) return;
   byId("training").hidden = false;
+  byId("training-title").textContent = `${data.score.title[0].toUpperCase()}${data.score.title.slice(1)} over the epochs`;
   byId("zoom-in").addEventListener("click", zoomCurves);
   byId("zoom-reset").addEventListener("click", resetCurves);
   on("methods", drawCurves);

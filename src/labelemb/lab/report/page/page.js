@@ -13,7 +13,7 @@ function startTitle() {
 
 function startMissing() {
   const lines = data.unfinished.map((run) => `${run.method}, seed ${run.seed}: unfinished, ${run.of ? `epoch ${run.epoch} of ${run.of}` : `epoch ${run.epoch}`}`);
-  if (!data.methods.length) lines.unshift("No run is finished, so there are no scores. Run the same command again to go on.");
+  if (!data.methods.length) lines.unshift(data.unfinished.length ? "No run is finished, so there are no scores. Run the same command again to go on." : "No run has begun yet: there is only the recipe.");
   else if (!data.spaces.length && !data.notes.length) lines.push("No finished run has a label space: these methods learn none, or labels.safetensors was not kept.");
   lines.push(...data.notes);
   byId("missing").hidden = !lines.length;
@@ -35,4 +35,4 @@ function startContents() {
   if (byId("labels").hidden) document.querySelector(".skip").hidden = true;
 }
 
-for (const start of [startTheme, startTitle, startMissing, startMethods, startSummary, startRows, startCurves, startCalibration, startSearch, startMatrices, startPairs, startMap, startSpace, startFacts, startContents]) start();
+for (const start of [startTheme, startPictures, startTitle, startMissing, startMethods, startSummary, startRows, startCurves, startCalibration, startSearch, startMatrices, startPairs, startMap, startSpace, startFacts, startContents]) start();

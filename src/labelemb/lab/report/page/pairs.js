@@ -31,7 +31,7 @@ function drawPairs() {
   const link = (label) => el("button", { type: "button", class: "link", onclick: () => { chooseLabel(label); byId("labels").scrollIntoView(); } }, names[label]);
   const head = ["label", "label", "likeness", ...(confusion ? ["confused", "first as second", "second as first"] : [])];
   const rows = shown.map(([a, b, value]) => {
-    const cells = [el("td", { class: "text" }, link(a)), el("td", { class: "text" }, link(b)), el("td", {}, fixed(value ?? likeness(a, b), 2))];
+    const cells = [el("td", { class: "text" }, link(a), ...pictures(names[a])), el("td", { class: "text" }, link(b), ...pictures(names[b])), el("td", {}, fixed(value ?? likeness(a, b), 2))];
     if (confusion) cells.push(...[confusedBothWays(a, b), confused(a, b), confused(b, a)].map((count) => el("td", {}, String(count))));
     return el("tr", {}, ...cells);
   });
@@ -39,8 +39,10 @@ function drawPairs() {
     el("thead", {}, el("tr", {}, ...head.map((title, index) => el("th", { scope: "col", class: index < 2 ? "text" : null }, title)))),
     el("tbody", {}, ...rows),
   );
-  const runs = confusion ? ` Counts are of wrong test predictions, ${plural(confusion.runs, "run")} together.` : " Confusions are kept up to 500 labels only.";
-  byId("pairs-about").textContent = `Likeness 1: each label gives the other as much as it keeps itself.${runs} Example pictures are not shown: a run's folder does not keep the data.`;
+  const runs = confusion
+    ? ` Counts are of wrong test predictions, ${plural(confusion.runs, "run")} together.`
+    : data.score.title === "error" ? " Confusions are kept up to 500 labels only." : "";
+  byId("pairs-about").textContent = `Likeness 1: each label gives the other as much as it keeps itself.${runs}${data.pictures ? " Pictures are the first test images of a label." : ""}`;
 }
 
 function startPairs() {

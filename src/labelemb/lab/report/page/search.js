@@ -106,6 +106,7 @@ function showNearest() {
   }
   box.replaceChildren(
     el("h4", {}, `Nearest to ${names[label]}`),
+    ...pictures(names[label]),
     el("p", { class: "quiet" }, words.join(" ")),
     el("ol", { class: "bars", "aria-label": `Labels nearest to ${names[label]}` }, ...rows),
     el("p", {}, el("button", { type: "button", class: "small", id: "pick", onclick: () => pick(label) }, "Add to the heatmap")),
