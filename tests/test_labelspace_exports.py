@@ -56,6 +56,12 @@ def test_rows_are_divided_by_their_sums(path):
     torch.testing.assert_close(space.matrix(), torch.tensor([[0.75, 0.25], [0.0, 1.0]]))
 
 
+@pytest.mark.parametrize("size", ["1e308", "1e-310"])
+def test_similarities_may_be_of_any_size(path, size):
+    space = LabelSpace.from_csv(written(path, f",a,b\na,{size},{size}\nb,0,5\n"))
+    torch.testing.assert_close(space.distribution("a"), torch.tensor([0.5, 0.5]))
+
+
 def test_tables_of_other_programs_are_read(path):
     expected = torch.tensor([[0.75, 0.25], [0.0, 1.0]])
     for text in ("\ufefflabel,a,b\r\na,3,1\r\nb,0,5\r\n", ",b,a\na,1,3\n\nb,5,0\n", "\ta\tb\na\t3\t1\nb\t0\t5"):

@@ -47,6 +47,7 @@ def read_csv(path: str | os.PathLike[str], delimiter: str | None) -> tuple[list[
     place_of = {name: place for place, name in enumerate(columns)}
     matrix = matrix[:, [place_of[name] for name in rows]]
     _check_similarities(where, rows, matrix)
+    matrix /= matrix.max(axis=1, keepdims=True)  # so that no sum is too large for a number
     return rows, torch.from_numpy(matrix / matrix.sum(axis=1, keepdims=True))
 
 
@@ -124,7 +125,7 @@ def _check_similarities(where: str, names: list[str], matrix: np.ndarray) -> Non
             row, column = np.argwhere(wrong)[0]
             value = matrix[row, column]
             raise LabelSpaceError(f"{where}: {value:g} in row {names[row]!r}, column {names[column]!r} {reason}")
-    empty = [name for name, total in zip(names, matrix.sum(axis=1), strict=True) if total <= 0]
+    empty = [name for name, most in zip(names, matrix.max(axis=1), strict=True) if most <= 0]
     if empty:
         raise LabelSpaceError(f"{where}: only zeros in row {quote_few(empty)}: each label needs some similarity")
     outdone = [name for name, own, most in zip(names, matrix.diagonal(), matrix.max(axis=1), strict=True) if own < most]
