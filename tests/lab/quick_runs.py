@@ -1,13 +1,15 @@
 """Runs of a second, and how to tell whether two of them are the same."""
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
-from labelemb.lab.messages import RunOptions
+from labelemb.lab.interrupts import StopRequests
+from labelemb.lab.messages import Progress, RunOptions
 from labelemb.lab.methods import METHOD_NAMES, parse_method
 from labelemb.lab.recipe import Recipe, load_recipe
 from labelemb.lab.train import train_run
@@ -37,6 +39,18 @@ def without_times(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_times(entry) for key, entry in value.items() if key not in TIMES}
     return [without_times(entry) for entry in value] if isinstance(value, list) else value
+
+
+class StopAt(StopRequests):
+    """Asks to stop from a given update on."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(enabled=False)
+        self.step = step
+
+    def hear(self, progress: Progress) -> None:
+        if progress.step >= self.step:
+            self.request(signal.SIGINT)
 
 
 def read_records(run: Path) -> list[dict[str, Any]]:

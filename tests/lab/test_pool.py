@@ -64,6 +64,19 @@ def test_the_last_words_of_a_crashed_worker_are_passed_on(tmp_path: Path) -> Non
     assert failed.values["message"] == "the worker ended with exit code 7: a library's last words"
 
 
+def test_a_failed_run_fails_those_that_need_it_and_no_others(tmp_path: Path) -> None:
+    wrong, right = Task("wrong", 0, tmp_path / "wrong"), Task("good", 1, tmp_path / "good")
+    needing = [Task("good", seed, tmp_path / str(seed), after=task.folder) for seed, task in ((2, wrong), (3, right))]
+    (tmp_path / "worker.py").write_text(WORKER)
+    started = WorkerPool(
+        [*needing, wrong, right], 2, {"data": None}, threads=1, worker=[sys.executable, str(tmp_path / "worker.py")]
+    )
+    events = list(started.events())
+    assert ends(events) == {0: "failed", 1: "done", 2: "failed", 3: "done"}
+    (skipped,) = [event for event in events if event.kind == "failed" and event.task.seed == 2]
+    assert skipped.values["message"] == "wrong seed 0, whose labels it needs, failed"
+
+
 def test_stopping_ends_the_workers_and_starts_no_other_task(tmp_path: Path) -> None:
     started = pool(tmp_path, ["waiting", "waiting", "good"], 2)
     seen = []

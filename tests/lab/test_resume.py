@@ -3,33 +3,19 @@
 import json
 import multiprocessing
 import random
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from quick_runs import assert_same_run, every_update_saved, quick_recipe, quick_run, read_records
+from quick_runs import StopAt, assert_same_run, every_update_saved, quick_recipe, quick_run, read_records
 
 from labelemb.lab.checkpoint import CURRENT, PREVIOUS
 from labelemb.lab.errors import LabError
-from labelemb.lab.interrupts import Interrupted, StopRequests
-from labelemb.lab.messages import Progress
+from labelemb.lab.interrupts import Interrupted
 from labelemb.lab.methods import parse_method
 from labelemb.lab.recipe import Recipe, load_recipe
 from labelemb.lab.train import train_run
-
-
-class StopAt(StopRequests):
-    """Asks to stop from a given update on."""
-
-    def __init__(self, step: int) -> None:
-        super().__init__(enabled=False)
-        self.step = step
-
-    def hear(self, progress: Progress) -> None:
-        if progress.step >= self.step:
-            self.request(signal.SIGINT)
 
 
 def stop_at(step: int, out: Path, recipe: Recipe, method: str, data: Path | None = None) -> None:
