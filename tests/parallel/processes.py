@@ -11,14 +11,14 @@ import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
 
 
-def run_in_processes(count: int, function: Callable[[], dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+def run_in_processes(count: int, function: Callable[..., Any], folder: Path, *arguments: object) -> list[Any]:
     """What `function` gave in each process. A start takes seconds: let one function make many checks."""
-    multiprocessing.spawn(_run, args=(count, function, str(folder)), nprocs=count)
+    multiprocessing.spawn(_run, args=(count, function, str(folder), *arguments), nprocs=count)
     return [torch.load(folder / f"process-{rank}.pt") for rank in range(count)]
 
 
-def _run(rank: int, count: int, function: Callable[[], dict[str, Any]], folder: str) -> None:
+def _run(rank: int, count: int, function: Callable[..., Any], folder: str, *arguments: object) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=count)
-    torch.save(function(), Path(folder) / f"process-{rank}.pt")
+    torch.save(function(*arguments), Path(folder) / f"process-{rank}.pt")
     dist.destroy_process_group()
