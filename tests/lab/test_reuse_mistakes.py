@@ -68,7 +68,7 @@ def test_options_that_do_not_go_together(capsys: Capture, arguments: tuple[str, 
     [
         (DIGITS[:-1], (), "it lacks '9' of the data"),
         ([*DIGITS, "a", "b"], (), "it has 'a', 'b', which the data lacks; --labels-subset leaves such labels out"),
-        (DIGITS[:-1] + ["a"], ("--labels-subset",), "it lacks '9' of the data"),
+        ([*DIGITS[:-1], "a"], ("--labels-subset",), "it lacks '9' of the data"),
         (
             list("abcdefghij"),
             (),

@@ -68,30 +68,18 @@ def _add_picture(parser: argparse.ArgumentParser, usual: str) -> None:
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help=text)
 
 
-def load_space(path: Path) -> "LabelSpace":
-    """The label space of a run's folder, or in a file."""
-    from labelemb import LabelSpace, LabelSpaceError
-    from labelemb.lab.runfolder import RunFolder
+def _load(path: Path) -> "LabelSpace":
+    """The label space of a run's folder, or in a file, also a table of similarities."""
+    from labelemb.lab.label_files import load_space
+    from labelemb.lab.progress import say
 
-    file = path
-    if path.is_dir():
-        run = RunFolder(path)
-        file = run.labels_file
-        if not file.exists():
-            method = run.require_result()["method"]
-            raise LabError(f"{path} has no label space: the method {method} learns none, or the file was not kept")
-    elif not path.exists():
-        raise LabError(f"there is no run folder or file {path}")
-    try:
-        return LabelSpace.load(file)
-    except (LabelSpaceError, OSError) as error:
-        raise LabError(str(error)) from error
+    return load_space(path, warn=lambda message: say(f"labelemb: {message}"))
 
 
 def _nearest(options: argparse.Namespace) -> int:
     from labelemb import LabelSpaceError
 
-    space = load_space(options.space)
+    space = _load(options.space)
     labels = [*options.labels, *_listed(options.list), *_frequent(options.space, space, options.frequent or 0)]
     if not labels:
         raise LabError("no label given: name some, or use --list FILE or --frequent N")
@@ -140,7 +128,7 @@ def _heatmap(options: argparse.Namespace) -> int:
     from labelemb.lab.plots import plot_heatmap
     from labelemb.labelspace.pictures import heatmap_labels
 
-    space = load_space(options.space)
+    space = _load(options.space)
     out = _picture(options, "heatmap.png")
     try:
         shown = heatmap_labels(space, options.labels.split(",") if options.labels else None)
@@ -161,7 +149,7 @@ def _map(options: argparse.Namespace) -> int:
     from labelemb.lab.plots import plot_map
     from labelemb.labelspace.label_map import label_map
 
-    space = load_space(options.space)
+    space = _load(options.space)
     found = label_map(space)
     if options.json:
         places = dict(zip(space.names, _rounded(found.positions), strict=True))
