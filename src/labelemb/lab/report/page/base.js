@@ -33,6 +33,7 @@ const fixed = (value, digits) => (value === null || value === undefined ? "–" 
 const signed = (value, digits) => (value > 0 ? "+" : value < 0 ? "−" : "±") + Math.abs(value).toFixed(digits);
 const short = (value) => (value === 0 ? "0" : value < 0.0001 ? value.toExponential(1) : value.toPrecision(3).replace(/0+$/, "").replace(/\.$/, ""));
 const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function showTip(text, event) {

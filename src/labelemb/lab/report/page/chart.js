@@ -8,11 +8,11 @@ function svg(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Round values between two limits, about `count` of them. */
-function ticks(low, high, count) {
+/** Round values between two limits, about `count` of them and at least `least` apart. */
+function ticks(low, high, count, least = 0) {
   const rough = (high - low) / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(rough || 1));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? power;
+  const step = Math.max(least, [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough) ?? power);
   const values = [];
   for (let index = Math.ceil(low / step - 1e-9); index * step <= high + step * 1e-9; index++) values.push(+(index * step).toPrecision(12));
   return values;
@@ -27,13 +27,13 @@ function linear(low, high, from, to) {
 }
 
 /** An empty chart with grid and axes: gives the drawing, the group to draw in (cut at the frame) and both scales. */
-function frame(box, { height, x, y, xTitle, yTitle, label, margin = {} }) {
+function frame(box, { height, x, y, xTitle, yTitle, label, wholeX = false, margin = {} }) {
   const width = Math.max(260, Math.round(box.clientWidth));
   const edge = { top: 12, right: 14, bottom: 42, left: 52, ...margin };
   const sx = linear(x[0], x[1], edge.left, width - edge.right);
   const sy = linear(y[0], y[1], height - edge.bottom, edge.top);
   const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
-  for (const value of ticks(x[0], x[1], width / 90)) {
+  for (const value of ticks(x[0], x[1], width / 90, wholeX ? 1 : 0)) {
     drawing.append(
       svg("line", { class: "gridline", x1: sx(value), x2: sx(value), y1: edge.top, y2: height - edge.bottom }),
       svg("text", { x: sx(value), y: height - edge.bottom + 17, "text-anchor": "middle" }, String(value)),

@@ -49,6 +49,7 @@ function drawCurves() {
     height: Math.min(420, Math.max(280, box.clientWidth * 0.48)),
     ...view,
     xTitle: "epoch",
+    wholeX: true,
     yTitle: data.score.curve_axis,
     label: `${data.score.curve_axis} over the epochs. Arrow keys read the values epoch by epoch.`,
   });
@@ -148,7 +149,7 @@ function resetCurves() {
 function startCurves() {
   if (!data.methods.length && !data.unfinished.some((run) => run.epochs.length)) return;
   byId("training").hidden = false;
-  byId("training-title").textContent = `${data.score.title[0].toUpperCase()}${data.score.title.slice(1)} over the epochs`;
+  byId("training-title").textContent = `${capital(data.score.title)} over the epochs`;
   byId("zoom-in").addEventListener("click", zoomCurves);
   byId("zoom-reset").addEventListener("click", resetCurves);
   on("methods", drawCurves);

@@ -96,6 +96,7 @@ function colorMatrices() {
   const { labels } = matrices;
   const { confusion } = state.space;
   byId("confusion-figure").hidden = !confusion;
+  byId("matrices-title").textContent = confusion ? "What the labels resemble, and what is mistaken for what" : "What the labels resemble";
   if (!labels.length) return;
   const similar = similarityTable(labels);
   const wrong = confusion && confusionTable(labels);

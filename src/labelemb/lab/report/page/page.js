@@ -30,7 +30,7 @@ function startFacts() {
 }
 
 function startContents() {
-  const titles = { missing: "Missing", results: "Results", training: "Curves", quality: "Calibration and time", labels: "Labels", matrices: "Heatmap and confusion", pairs: "Pairs", about: "How it was made" };
+  const titles = { missing: "Missing", results: "Results", training: "Curves", quality: "Calibration and time", labels: "Labels", matrices: data.methods.some((method) => method.confusion) ? "Heatmap and confusion" : "Heatmap", pairs: "Pairs", about: "How it was made" };
   for (const [id, title] of Object.entries(titles)) if (!byId(id).hidden) byId("contents").append(el("a", { href: `#${id}` }, title));
   if (byId("labels").hidden) document.querySelector(".skip").hidden = true;
 }

@@ -55,7 +55,7 @@ function startPairs() {
     });
   }
   on("space", () => {
-    byId("by-confusion").disabled = !state.space.confusion;
+    byId("by-likeness").parentElement.hidden = !state.space.confusion; // one order needs no choice
     drawPairs();
   });
 }

@@ -22,7 +22,7 @@ function summaryTable({ header, rows }, best) {
 function startSummary() {
   if (!data.summary) return;
   byId("results").hidden = false;
-  byId("strip-about").textContent = `${data.score.axis} of every run (dots) and the mean of each method (bar). Further ${data.score.higher ? "right" : "left"} is better.`;
+  byId("strip-about").textContent = `${capital(data.score.axis)} of every run (dots) and the mean of each method (bar). Further ${data.score.higher ? "right" : "left"} is better.`;
   const best = bestMethods();
   byId("summary").append(...data.tables.map((table) => summaryTable(table, best)));
   byId("remarks").append(...data.summary.notes.map((note) => el("li", {}, note)));
