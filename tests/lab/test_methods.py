@@ -151,6 +151,7 @@ def test_methods_are_listed_once_in_their_order() -> None:
         ("plain@0.1", "method 'plain' takes no options, but '0.1' was given"),
         ("label-embedding@taw=1", "unknown option 'taw=1' .* did you mean 'tau'"),
         ("label-embedding@", "unknown option ''"),
+        ("label-embedding@tau", "option 'tau' of method 'label-embedding' needs a value: tau="),
         ("label-embedding@tau=warm", "option 'tau' .* must be a number, not 'warm'"),
         ("label-embedding@rank=1.5", "option 'rank' .* must be a whole number, not '1.5'"),
         ("label-embedding@correct_only=maybe", "option 'correct_only' .* must be true or false"),

@@ -71,6 +71,8 @@ def _read_option(kind: str, option: str, switches: list[str], settings: dict[str
         switches.append(spelled)
     elif options.main and _is_number(option):
         settings[options.main] = _read_value(kind, options.main, option)
+    elif option in options.settings:
+        raise LabError(f"option {option!r} of method {kind!r} needs a value: {option}=...")
     else:
         known = [*options.switches, *(f"{name}=..." for name in options.settings)]
         if not known:
