@@ -216,7 +216,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         raise ValueError("the predictor is in parts: call unsharded(), and export_predictor() on the first process")
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, labels {self.shard.start} to {self.shard.stop - 1} of them here"
+        return f"{super().extra_repr()}, held={self.shard.start}:{self.shard.stop}"
 
     def _draw_parameters(self) -> None:
         shard, rank, device = self.shard, self.embedding.rank, self.shard.mesh.device_type
