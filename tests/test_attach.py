@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from labelemb import Head, HeadOutput, LabelEmbeddingHead, Objective, PlainHead, attach
+from labelemb import Head, HeadOutput, LabelEmbeddingHead, Objective, PlainHead, attach, predictor_only
 
 
 class Net(nn.Module):
@@ -175,13 +175,14 @@ def test_eval_mode_gives_logits_and_losses_that_count_nothing() -> None:
     ("layer", "head", "options", "message"),
     [
         ("fd", None, {}, r"no layer 'fd'; its linear layers: body, fc"),
+        (None, None, {}, r"name the layer to replace; its linear layers: body, fc"),
         ("", None, {}, r"no layer ''"),
         ("body", PlainHead(8, 3), {}, r"the head is 8 -> 3, but layer 'body' 4 -> 8"),
         ("fc", PlainHead(8, 3), {"rank": 2}, r"options \['rank'\] go to a new head, but head= was given"),
     ],
 )
 def test_a_wrong_place_or_head_is_refused_and_the_model_kept(
-    layer: str, head: Head | None, options: dict[str, Any], message: str
+    layer: str | None, head: Head | None, options: dict[str, Any], message: str
 ) -> None:
     model = plain_model()
     with pytest.raises(ValueError, match=message):
@@ -196,3 +197,61 @@ def test_only_a_linear_layer_can_be_replaced_and_only_once() -> None:
     attach(model, "classifier.1")
     with pytest.raises(ValueError, match="is a head already"):
         attach(model, "classifier.1")
+
+
+def test_the_predictor_alone_is_a_plain_model_with_the_same_answers() -> None:
+    model = attach(plain_model(), "fc")
+    plain = predictor_only(model)
+    assert type(plain.fc) is nn.Linear
+    assert [name for name, _ in plain.named_parameters()] == ["body.weight", "body.bias", "fc.weight", "fc.bias"]
+    assert torch.equal(plain(X), model(X))
+    with pytest.raises(TypeError):
+        plain(X, Y)  # nothing of the attachment is left
+    with torch.no_grad():
+        plain.fc.weight.zero_()
+    assert isinstance(model(X, Y), HeadOutput)
+    assert model(X).abs().sum() > 0
+
+
+def test_the_predictor_alone_may_be_calibrated() -> None:
+    model = attach(plain_model(), "fc")
+    head: Any = model.fc
+    head.temperature.fill_(0.5)
+    torch.testing.assert_close(predictor_only(model, fold_temperature=True)(X), 2 * model(X))
+
+
+def test_heads_that_a_model_has_of_its_own_become_linear_layers_as_well() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = LabelEmbeddingHead(4, 3), PlainHead(4, 2)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return self.first(x), self.second(x)
+
+    model = Own()
+    plain = predictor_only(model)
+    assert not any(isinstance(module, Head) for module in plain.modules())
+    for expected, found in zip(model(X), plain(X), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_weights_that_the_predictor_shares_stay_shared_in_copies() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(7, 4)
+            self.out = nn.Linear(4, 7, bias=False)
+            self.out.weight = self.words.weight
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            return self.out(self.words(tokens))
+
+    model = attach(Tied(), "out", rank=2)
+    copied: Any = copy.deepcopy(model)
+    assert copied.out.predictor.weight is copied.words.weight
+    assert copied.words.weight is not model.words.weight
+    tokens = torch.tensor([1, 2, 3])
+    assert torch.equal(copied(tokens, tokens).loss, model(tokens, tokens).loss)
+    plain: Any = predictor_only(model)
+    assert plain.out.weight is plain.words.weight

@@ -5,7 +5,7 @@ Replace a network's last linear layer and its cross entropy by one `LabelEmbeddi
 
 from importlib.metadata import PackageNotFoundError, version
 
-from labelemb.attach import attach
+from labelemb.attach import attach, predictor_only
 from labelemb.embedding import CompressedEmbedding, DenseEmbedding, FixedEmbedding, LabelEmbedding
 from labelemb.heads import (
     ConfidencePenaltyHead,
@@ -53,4 +53,5 @@ __all__ = [
     "attach",
     "fit_temperature",
     "label_embedding_loss",
+    "predictor_only",
 ]

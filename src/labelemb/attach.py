@@ -1,13 +1,18 @@
-"""`attach`: put a head in the place of a model's last linear layer, without touching the model's code."""
+"""`attach`: put a head in the place of a model's last linear layer, without touching the model's code.
+
+`predictor_only` is the way back, to a model that needs nothing of this package.
+"""
 
 from __future__ import annotations
 
+import copy
 import difflib
 import inspect
 from functools import partial
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from labelemb.heads.base import Head, HeadOutput
 from labelemb.heads.label_embedding import LabelEmbeddingHead
@@ -17,7 +22,7 @@ Model = TypeVar("Model", bound=nn.Module)
 CALL_OPTIONS = ("sample_weight", "num_items", "step", "progress", "reduction")
 
 
-def attach(model: Model, layer: str, head: Head | None = None, **options: Any) -> Model:
+def attach(model: Model, layer: str | None = None, head: Head | None = None, **options: Any) -> Model:
     """Replace `model`'s linear layer by a head, in place: then `model(x, targets)` gives a `HeadOutput`.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
@@ -35,12 +40,20 @@ def attach(model: Model, layer: str, head: Head | None = None, **options: Any) -
 
     `targets` is given by keyword where the model's own forward would take another positional argument. The head's call
     options (sample_weight, num_items, step, progress, reduction) may be given beside it.
+
+    A Hugging Face model takes `labels` of its own, and finds its last layer by itself: it is handed to
+    `labelemb.integrations.transformers.attach_to_pretrained`, which says how it is called.
     """
+    if _is_pretrained(model):
+        from labelemb.integrations.transformers import attach_to_pretrained
+
+        return attach_to_pretrained(model, layer, head, **options)  # type: ignore[type-var]  # it is a PreTrainedModel
     modules = dict(model.named_modules())
     if not layer or layer not in modules:
         linear = [name for name, module in modules.items() if isinstance(module, nn.Linear)]
-        near = difflib.get_close_matches(layer, linear, 3) or linear[-5:]
-        raise ValueError(f"the model has no layer {layer!r}; its linear layers: {', '.join(near) or 'none'}")
+        near = difflib.get_close_matches(layer or "", linear, 3) or linear[-5:]
+        wrong = "name the layer to replace" if layer is None else f"the model has no layer {layer!r}"
+        raise ValueError(f"{wrong}; its linear layers: {', '.join(near) or 'none'}")
     old = modules[layer]
     if isinstance(old, Head):
         raise ValueError(f"layer {layer!r} is a head already")
@@ -56,11 +69,63 @@ def attach(model: Model, layer: str, head: Head | None = None, **options: Any) -
     parent, _, name = layer.rpartition(".")
     setattr(model.get_submodule(parent), name, head)
     slot = _Slot()
-    head.register_forward_pre_hook(partial(_give_targets, slot), with_kwargs=True)
-    head.register_forward_hook(partial(_take_output, slot))
-    model.register_forward_pre_hook(partial(_strip_targets, slot), with_kwargs=True)
-    model.register_forward_hook(partial(_return_output, slot), always_call=True)
+    slot.handles = [
+        head.register_forward_pre_hook(partial(_give_targets, slot), with_kwargs=True),
+        head.register_forward_hook(partial(_take_output, slot)),
+        model.register_forward_pre_hook(partial(_strip_targets, slot), with_kwargs=True),
+        model.register_forward_hook(partial(_return_output, slot), always_call=True),
+    ]
     return model
+
+
+def predictor_only(model: nn.Module, *, fold_temperature: bool = False) -> nn.Module:
+    """A copy of a model in which every head is its predicting `nn.Linear`, for `torch.export`, serving and sharing.
+
+    >>> plain = predictor_only(attach(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), "2"))
+    >>> plain
+    Sequential(
+      (0): Linear(in_features=4, out_features=8, bias=True)
+      (1): ReLU()
+      (2): Linear(in_features=8, out_features=3, bias=True)
+    )
+
+    The answers are the same. Observer, embedding and counts are not copied; the model itself keeps them. Weights that
+    the model shares with its predictor stay shared in the copy.
+
+    Arguments:
+        model: a model that `attach` was used on, or one with heads of its own that it calls without targets.
+        fold_temperature: divide the logits by the temperature found by `calibrate`. The layer then has weights of its
+            own.
+    """
+    copied: dict[int, Any] = {}
+    for name, module in model.named_modules():
+        if not isinstance(module, Head):
+            continue
+        if "predictor" not in module._modules:
+            raise ValueError(
+                f"{name!r} is the head of a Hugging Face model, which keeps its own layer: save_pretrained writes the "
+                "model without the head's parts"
+            )
+        # copies know what stands for an object that they meet again, so a head is not copied at all
+        copied[id(module)] = (
+            module.export_predictor(fold_temperature=True)
+            if fold_temperature
+            else copy.deepcopy(module.predictor, copied)
+        )
+    plain: nn.Module = copy.deepcopy(model, copied)
+    for module in model.modules():
+        for hook in module._forward_hooks.values():
+            if isinstance(hook, partial) and hook.func is _return_output:
+                for handle in copied[id(hook.args[0])].handles:
+                    handle.remove()
+    return plain
+
+
+def _is_pretrained(model: nn.Module) -> bool:
+    """Whether a model comes from Transformers, which is not imported to find out."""
+    return any(
+        kind.__name__ == "PreTrainedModel" and kind.__module__.startswith("transformers.") for kind in type(model).mro()
+    )
 
 
 class _Slot:
@@ -69,6 +134,7 @@ class _Slot:
     def __init__(self) -> None:
         self.call: dict[str, Any] | None = None
         self.output: HeadOutput | None = None
+        self.handles: list[RemovableHandle] = []
 
 
 def _strip_targets(
