@@ -54,14 +54,10 @@ THEMES = {
 }
 
 
-def moments_of(updates: int) -> dict[int, str]:
-    """The updates at which the embedding is looked at, with what the picture calls them."""
-    return {
-        0: "at the start",
-        round(updates / 15): "1/15 of the training",
-        round(updates / 3): "a third",
-        updates: "at the end",
-    }
+def moments_of(epochs: int) -> dict[int, str]:
+    """The epochs after which the embedding is looked at, with what the picture calls them."""
+    moments = {epoch: f"after {epoch} epochs" for epoch in sorted({0, 1, epochs // 3, epochs})}
+    return moments | {0: "at the start", 1: "after 1 epoch"}
 
 
 def train(data_path: Path, epochs: int | None) -> dict[str, LabelSpace]:
@@ -75,17 +71,16 @@ def train(data_path: Path, epochs: int | None) -> dict[str, LabelSpace]:
         head = method.make_head(recipe, out_features(body), len(data.label_names), rows_per_epoch=data.train.rows)
     optimizer = make_optimizer(recipe.train, body, head, method.embedding_lr(recipe))
     order = Streams(SEED, 0, torch.device("cpu")).order
-    batch_size = recipe.train.batch_size
-    batches = (index for _ in range(recipe.train.epochs) for index in data.train.batches(batch_size, order))
-    moments = moments_of(recipe.train.epochs * len(data.train.batches(batch_size, None)))
+    moments = moments_of(recipe.train.epochs)
     spaces = {moments[0]: space_of(head, data.label_names)}
-    for update, index in enumerate(batches, start=1):
-        inputs, targets = data.train.batch(index)
-        optimizer.zero_grad()
-        head(body(*inputs), targets).loss.backward()
-        optimizer.step()
-        if update in moments:
-            spaces[moments[update]] = space_of(head, data.label_names)
+    for epoch in range(1, recipe.train.epochs + 1):
+        for index in data.train.batches(recipe.train.batch_size, order):
+            inputs, targets = data.train.batch(index)
+            optimizer.zero_grad()
+            head(body(*inputs), targets).loss.backward()
+            optimizer.step()
+        if epoch in moments:
+            spaces[moments[epoch]] = space_of(head, data.label_names)
     return spaces
 
 
