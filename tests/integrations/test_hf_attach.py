@@ -14,7 +14,7 @@ from tiny_models import ALL, BATCH, LABELS, LENGTH, VOCABULARY
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from labelemb import Head, LabelEmbeddingHead, Objective, PlainHead
+from labelemb import Head, LabelEmbeddingHead, Objective, PlainHead, attach, predictor_only
 from labelemb.integrations.transformers import attach_to_pretrained, parameter_groups
 
 EVERY = pytest.mark.parametrize("kind", list(ALL))
@@ -38,6 +38,21 @@ def test_the_layer_is_found(kind: str) -> None:
     assert model.label_embedding.layer_name == ALL[kind][2]
     assert model.label_embedding.head.predictor is layer
     assert model.get_submodule(ALL[kind][2]) is layer
+
+
+def test_attach_of_the_core_does_the_same_for_these_models() -> None:
+    model, batch = make(next(iter(ALL)))
+    other = copy.deepcopy(model)
+    torch.manual_seed(0)
+    expected = attach_to_pretrained(model)(**batch).loss
+    torch.manual_seed(0)
+    assert torch.equal(attach(other)(**batch).loss, expected)
+    with pytest.raises(
+        ValueError, match=r"'label_embedding.head' is the head of a Hugging Face model.*save_pretrained"
+    ):
+        predictor_only(model)
+    with pytest.raises(ValueError, match="has no layer 'classifer'; its linear layers: classifier"):
+        attach(make("bert")[0], "classifer")
 
 
 @EVERY
