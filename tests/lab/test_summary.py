@@ -67,6 +67,23 @@ def test_error_reduction_is_the_share_of_plains_error(results: dict[str, list[di
     assert "error_reduction" not in summary["plain"]
 
 
+def test_every_pair_of_methods_is_tested_over_the_seeds_in_common(results: dict[str, list[dict[str, Any]]]) -> None:
+    results["label-smoothing"].append(run("label-smoothing", 1, 1.7, [4.0, 3.0, 2.5, 2.4, 2.3, 2.2]))
+    summary = summarise(results)["methods"]
+    against = summary["label-embedding"]["against"]
+    assert against["plain"] == summary["label-embedding"]["against_plain"]
+    assert against["label-smoothing"]["mean"] == pytest.approx(-0.1)  # 1.5 - 1.5 and 1.5 - 1.7
+    assert against["label-smoothing"]["n"] == 2
+    assert summary["label-smoothing"]["against"]["label-embedding"]["mean"] == pytest.approx(0.1)
+
+
+def test_labels_that_were_reused_are_no_rival_of_those_that_were_learned(
+    results: dict[str, list[dict[str, Any]]],
+) -> None:
+    results["reused-labels"] = [run("reused-labels", 0, 1.0, [4.0, 3.0, 2.5, 2.4, 2.3, 1.0])]
+    assert not any("reused-labels" in note for note in summarise(results)["notes"])
+
+
 def test_epochs_to_plain_counts_to_the_mean_of_plains_last_errors(results: dict[str, list[dict[str, Any]]]) -> None:
     summary = summarise(results)["methods"]
     # plain ends at (2.2 + 1.8 + 2.0) / 3 = 2.0

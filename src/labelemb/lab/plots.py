@@ -17,6 +17,9 @@ from labelemb.labelspace.label_map import LabelMap
 from labelemb.labelspace.labels import Labels
 from labelemb.labelspace.pictures import draw_map, heatmap_figure, heatmap_labels
 
+COLORS = ("#5c6773", "#0072b2", "#d55e00", "#00875f", "#b04f8b", "#a87500", "#2f8fc4", "#000000")
+"""Okabe and Ito's, which colour-blind readers tell apart; the baseline, which comes first, is grey."""
+
 
 def save_figure(figure: Figure, path: Path) -> None:
     buffer = io.BytesIO()
@@ -33,7 +36,7 @@ def plot_curves(results: dict[str, list[dict[str, Any]]], path: Path) -> None:
     figure = Figure(figsize=(7, 4.5))
     axes = figure.subplots()
     for number, (method, runs) in enumerate(results.items()):
-        color = f"C{number % 10}"
+        color = COLORS[number % len(COLORS)]
         for run in runs:
             epochs = [point["epoch"] for point in run["curve"]]
             axes.plot(epochs, [point[score] for point in run["curve"]], color=color, alpha=0.2, linewidth=0.8)

@@ -12,6 +12,7 @@ from labelemb.lab.metrics import paired_difference
 from labelemb.lab.runfolder import RunFolder
 
 BASELINE = "plain"
+REUSED = "reused-labels"
 SCORES = (
     "test_error",
     "dev_error",
@@ -52,9 +53,16 @@ def finished_results(folder: Path) -> dict[str, list[Result]]:
 
 
 def summarise(results: dict[str, list[Result]]) -> dict[str, Any]:
-    """`{"methods": {method: {"test_error": {mean, std, n, min, values}, ...}}}` and what was compared."""
+    """`{"methods": {method: {"test_error": {mean, std, n, min, values}, ...}}}` and what was compared.
+
+    `against_plain` and `against[other]` of a method are paired tests over the seeds in common.
+    """
     baseline = results.get(BASELINE, [])
     methods = {method: _summarise_method(runs, baseline) for method, runs in results.items()}
+    for method, runs in results.items():
+        score = f"test_{main_score_of(runs[0]).reported}"
+        against = {other: compare_runs(runs, theirs, score) for other, theirs in results.items() if other != method}
+        methods[method]["against"] = against
     example = next(run for runs in results.values() for run in runs)
     about = {key: example[key] for key in ("recipe", "fingerprint", "version")}
     about |= {key: example[key] for key in ("task", "main_score", "beam", "bleu_signature") if key in example}
@@ -130,7 +138,7 @@ def compare_runs(runs: Sequence[Result], others: Sequence[Result], score: str = 
 def _notes(results: dict[str, list[Result]]) -> list[str]:
     """Where label embedding is not ahead of a peer, and what runs say of themselves, in plain words."""
     ours = [method for method in results if method.startswith("label-embedding")]
-    peers = [method for method in results if method not in ours]
+    peers = [method for method in results if method not in ours and not method.startswith(REUSED)]
     remarks = {f"{method}: {run['note']}." for method, runs in results.items() for run in runs if "note" in run}
     notes = sorted(remarks)
     for method in ours:

@@ -3,13 +3,15 @@
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 from tiny_data import write_image, write_image_folder
 
-from labelemb.lab.data import Dataset, load_data
+from labelemb.lab.data import Dataset, load_data, read_inputs
 from labelemb.lab.data.examples import ImageExamples
+from labelemb.lab.data.image_folder import list_images, read_image
 from labelemb.lab.errors import LabError
 from labelemb.lab.recipe import load_recipe
 
@@ -99,6 +101,23 @@ def test_a_damaged_image_is_named_and_skipped_only_if_asked(
         dataset = load(folder, "data.skip_corrupt=true")
     assert len(dataset.train) == 16
     assert f"left out 1 images that cannot be read: {damaged}" in caplog.text
+
+
+def test_a_run_that_skips_damaged_images_skips_them_when_it_predicts(tmp_path: Path) -> None:
+    folder = write_image_folder(tmp_path / "images", per_label=1)
+    (folder / "red" / "damaged.png").write_bytes(b"hello")
+    careful, tolerant = (load_recipe("image-folder", [f"data.skip_corrupt={answer}"]) for answer in ("false", "true"))
+    preprocessing = {"kind": "image", "size": [8, 8], "channels": 3, "mean": [0.0] * 3, "std": [1.0] * 3}
+    with pytest.raises(LabError, match=r"damaged.png cannot be read as an image.*data.skip_corrupt = true"):
+        read_inputs(careful, preprocessing, [folder])
+    names, examples = read_inputs(tolerant, preprocessing, [folder])
+    assert len(names) == len(examples) == len(list_images(folder)) - 1
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_sixteen_bit_grey_keeps_its_shades(channels: int, tmp_path: Path) -> None:
+    Image.fromarray(np.array([[0, 256, 32768, 65535]], dtype=np.uint16)).save(tmp_path / "grey.png")
+    assert read_image(tmp_path / "grey.png", (1, 4), channels)[0].tolist() == [[0, 1, 128, 255]]
 
 
 def test_a_folder_without_label_folders_is_refused(tmp_path: Path) -> None:

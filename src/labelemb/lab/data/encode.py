@@ -9,7 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from labelemb.lab.data.examples import Examples, ImageExamples, TextExamples
-from labelemb.lab.data.image_folder import SUFFIXES, image_to_tensor, list_images, read_image
+from labelemb.lab.data.image_folder import SUFFIXES, image_to_tensor, list_images, read_images
 from labelemb.lab.data.tables import read_rows, read_text, table_suffix
 from labelemb.lab.data.vocabulary import Vocabulary
 from labelemb.lab.errors import LabError
@@ -43,8 +43,9 @@ def read_inputs(recipe: Recipe, preprocessing: Mapping[str, Any], files: Sequenc
     images = [image for file in files for image in _image_files(file)]
     _check_any(images, files)
     size, channels = preprocessing["size"], preprocessing["channels"]
-    pixels = [read_image(image, size, channels) for image in images]
-    return [str(image) for image in images], _encode_images(preprocessing, pixels)
+    readable, pixels = read_images(images, size, channels, recipe.data.skip_corrupt)
+    _check_any(readable, files)
+    return [str(image) for image in readable], _encode_images(preprocessing, pixels)
 
 
 def _check_any(found: Sequence[Any], files: Sequence[Path]) -> None:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor
@@ -50,14 +51,41 @@ def read_image(file: Path, size: Sequence[int], channels: int) -> Tensor:
         raise LabError(f"{file} cannot be read as an image: {error}") from error
 
 
+def read_images(
+    files: Sequence[Path], size: Sequence[int], channels: int, skip_corrupt: bool
+) -> tuple[list[Path], list[Tensor]]:
+    """The images with the files that they are in; those that cannot be read are an error, or left out with a
+    warning."""
+    images: dict[Path, Tensor] = {}
+    skipped: list[str] = []
+    for file in files:
+        try:
+            images[file] = read_image(file, size, channels)
+        except LabError as error:
+            if not skip_corrupt:
+                raise LabError(f"{error}; mend or remove it, or train with data.skip_corrupt = true") from error
+            skipped.append(str(file))
+    if skipped:
+        logger.warning("left out %d images that cannot be read: %s", len(skipped), ", ".join(skipped))
+    return list(images), list(images.values())
+
+
 def image_to_tensor(image: Image.Image, size: Sequence[int], channels: int) -> Tensor:
     """The image upright, in the given size (height, width), as bytes."""
     height, width = size
-    upright = ImageOps.exif_transpose(image).convert("L" if channels == 1 else "RGB")
+    upright = _eight_bits(ImageOps.exif_transpose(image)).convert("L" if channels == 1 else "RGB")
     if upright.size != (width, height):
         upright = upright.resize((width, height), Image.Resampling.BILINEAR)
     pixels = torch.frombuffer(bytearray(upright.tobytes()), dtype=torch.uint8)
     return pixels.view(height, width, channels).permute(2, 0, 1).contiguous()
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Sixteen-bit grey becomes eight-bit grey; Pillow's own conversion would cut everything above 255 off."""
+    if not image.mode.startswith("I;16"):
+        return image
+    pixels = np.asarray(image).astype(np.uint16)
+    return Image.fromarray((pixels >> 8).astype(np.uint8))
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -71,20 +99,9 @@ def _holds_labels(place: Path) -> bool:
 def _read_part(folder: Path, names: list[str], settings: DataSettings) -> ImageExamples:
     channels = 1 if settings.grayscale else 3
     size = (settings.image_size, settings.image_size)
-    images: list[Tensor] = []
-    targets: list[int] = []
-    skipped: list[str] = []
-    for target, name in enumerate(names):
-        for file in list_images(folder / name):
-            try:
-                images.append(read_image(file, size, channels))
-                targets.append(target)
-            except LabError as error:
-                if not settings.skip_corrupt:
-                    raise LabError(f"{error}; mend or remove it, or set data.skip_corrupt = true") from error
-                skipped.append(str(file))
-    if skipped:
-        logger.warning("left out %d images that cannot be read: %s", len(skipped), ", ".join(skipped))
+    labels = {file: target for target, name in enumerate(names) for file in list_images(folder / name)}
+    files, images = read_images(list(labels), size, channels, settings.skip_corrupt)
     if not images:
         raise LabError(f"{folder} holds no readable images")
-    return ImageExamples(torch.stack(images), torch.tensor(targets), settings.mean, settings.std)
+    targets = torch.tensor([labels[file] for file in files])
+    return ImageExamples(torch.stack(images), targets, settings.mean, settings.std)
