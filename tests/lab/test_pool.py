@@ -20,6 +20,11 @@ for line in sys.stdin:
     if task["method"] == "crashed":
         print("a library's last words", file=sys.stderr)
         os._exit(7)
+    if task["method"] == "cut":
+        os.write(1, b'{"event": "prog')
+        os.kill(os.getpid(), signal.SIGKILL)
+    if task["method"] == "noisy":
+        os.write(1, b"a library without manners\\n3\\n")
     if task["method"] == "waiting":
         signal.pause()
     if task["method"] == "wrong":
@@ -57,6 +62,15 @@ def test_a_killed_worker_fails_its_run_and_is_replaced(tmp_path: Path) -> None:
     assert ends(events) == {0: "done", 1: "failed", 2: "done"}
     (failed,) = [event for event in events if event.kind == "failed"]
     assert failed.values == {"message": "the worker was killed by SIGKILL", "user_error": False}
+
+
+def test_a_worker_killed_within_a_line_fails_its_run(tmp_path: Path) -> None:
+    assert ends(list(pool(tmp_path, ["cut", "good"], 1).events())) == {0: "failed", 1: "done"}
+
+
+def test_what_a_library_prints_among_the_events_is_passed_over(tmp_path: Path) -> None:
+    events = list(pool(tmp_path, ["noisy"], 1).events())
+    assert [event.kind for event in events] == ["started", "progress", "done"]
 
 
 def test_the_last_words_of_a_crashed_worker_are_passed_on(tmp_path: Path) -> None:

@@ -140,7 +140,9 @@ class _Slot:
         _send(process, task.to_message())
         assert process.stdout is not None
         for line in process.stdout:
-            values = json.loads(line)
+            values = _read_event(line)
+            if values is None:
+                continue
             kind = values.pop("event")
             self._tell(task, kind, values)
             if kind in ("done", "failed", "stopped"):
@@ -159,6 +161,15 @@ def _send(process: subprocess.Popen[str], message: dict[str, Any]) -> None:
         process.stdin.flush()
     except BrokenPipeError:
         pass  # the end of its output tells that it died
+
+
+def _read_event(line: str) -> dict[str, Any] | None:
+    """What a worker said; None for what a library printed past Python, or a line within which the worker died."""
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return None
+    return values if isinstance(values, dict) and "event" in values else None
 
 
 def _death(process: subprocess.Popen[str], errors: IO[bytes]) -> str:
