@@ -143,6 +143,13 @@ def test_a_run_keeps_the_labels_it_used_and_says_whose_they_are(tmp_path: Path, 
     assert TrainedModel(tmp_path).evaluate(None)["test"].error == pytest.approx(result["test_error"])
 
 
+@pytest.mark.parametrize("foreign", ['{"accuracy": 0.9}', "[1, 2]"])
+def test_labels_beside_another_programs_results_are_told_by_their_file(tmp_path: Path, foreign: str) -> None:
+    random_space().save(tmp_path / "labels.safetensors")
+    (tmp_path / "result.json").write_text(foreign)
+    assert LabelSource(tmp_path).matched(DIGITS).origin == "labels.safetensors"
+
+
 def test_other_runs_record_nothing_of_labels(learned: Path) -> None:
     for name in ("run.json", "result.json"):
         assert not {"labels", "labels_from"} & set(json.loads((learned / name).read_text()))

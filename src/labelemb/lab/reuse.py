@@ -49,8 +49,8 @@ class LabelSource:
         """The run that learned the labels, or the file's name."""
         file = find_labels(self.path)
         for about in (file.parent / "result.json", file.parent / "run.json"):
-            if file.name == "labels.safetensors" and about.exists():
-                run = read_json(about)
+            run = read_json(about) if file.name == "labels.safetensors" and about.exists() else None
+            if isinstance(run, dict) and {"recipe", "method", "seed"} <= run.keys():  # else it is of another program
                 return f"{run['recipe']} {run['method']} seed {run['seed']}"
         return file.name
 
