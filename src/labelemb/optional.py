@@ -12,6 +12,6 @@ def import_optional(module: str, purpose: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != package:  # the package is there, but something that it needs itself is not
             raise
-        raise ImportError(
+        raise ModuleNotFoundError(
             f"{purpose} needs the package {package}: pip install 'labelemb[{extra}]'", name=package
         ) from error

@@ -1,6 +1,7 @@
 """Maps and tables of neighbours: the same as the label space says, for every way to store it."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,6 +120,29 @@ def test_an_unknown_picture_format_is_one_line(tmp_path: Path, capsys: pytest.Ca
     similar_labels().save(tmp_path / "pets.safetensors")
     assert main(["map", str(tmp_path / "pets.safetensors"), "--out", str(tmp_path / "map.xyz")]) == 2
     assert "xyz" in capsys.readouterr().err
+
+
+def test_a_map_that_would_take_too_long_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(label_map_module, "MOST_WHOLE_ROWS", 10)
+    monkeypatch.setattr(label_map_module, "MOST_LABELS", 15)
+    dense().save(tmp_path / "many.safetensors")
+    assert main(["map", str(tmp_path / "many.safetensors")]) == 2
+    assert capsys.readouterr().err == ("labelemb: a map of 30 labels takes too long (at most 15): use select() first\n")
+    assert not (tmp_path / "map.png").exists()
+
+
+def test_a_map_without_scipy_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(label_map_module, "MOST_WHOLE_ROWS", 10)
+    for module in [name for name in sys.modules if name.startswith("scipy.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    dense().save(tmp_path / "many.safetensors")
+    assert main(["map", str(tmp_path / "many.safetensors")]) == 2
+    assert capsys.readouterr().err == "labelemb: this needs the package scipy: pip install 'labelemb[lab]'\n"
 
 
 def test_the_heatmap_is_printed_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

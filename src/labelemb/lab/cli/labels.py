@@ -146,11 +146,15 @@ def _heatmap(options: argparse.Namespace) -> int:
 
 
 def _map(options: argparse.Namespace) -> int:
+    from labelemb import LabelSpaceError
     from labelemb.lab.plots import plot_map
     from labelemb.labelspace.label_map import label_map
 
     space = _load(options.space)
-    found = label_map(space)
+    try:
+        found = label_map(space)
+    except LabelSpaceError as error:  # too many labels
+        raise LabError(str(error)) from error
     if options.json:
         places = dict(zip(space.names, _rounded(found.positions), strict=True))
         print(json.dumps({"share": round(found.share, DIGITS), "labels": places}))
