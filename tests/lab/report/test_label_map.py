@@ -1,9 +1,10 @@
 """Maps and tables of neighbours: the same as the label space says, for every way to store it."""
 
+import importlib
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -137,9 +138,14 @@ def test_a_map_without_scipy_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(label_map_module, "MOST_WHOLE_ROWS", 10)
-    for module in [name for name in sys.modules if name.startswith("scipy.")]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "scipy", None)
+    import_module = importlib.import_module
+
+    def without_scipy(name: str) -> ModuleType:
+        if name.startswith("scipy"):
+            raise ModuleNotFoundError("No module named 'scipy'", name="scipy")
+        return import_module(name)
+
+    monkeypatch.setattr(importlib, "import_module", without_scipy)
     dense().save(tmp_path / "many.safetensors")
     assert main(["map", str(tmp_path / "many.safetensors")]) == 2
     assert capsys.readouterr().err == "labelemb: this needs the package scipy: pip install 'labelemb[lab]'\n"
