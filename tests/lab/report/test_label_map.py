@@ -140,10 +140,10 @@ def test_a_map_without_scipy_is_one_line(
     monkeypatch.setattr(label_map_module, "MOST_WHOLE_ROWS", 10)
     import_module = importlib.import_module
 
-    def without_scipy(name: str) -> ModuleType:
+    def without_scipy(name: str, package: str | None = None) -> ModuleType:
         if name.startswith("scipy"):
             raise ModuleNotFoundError("No module named 'scipy'", name="scipy")
-        return import_module(name)
+        return import_module(name, package)
 
     monkeypatch.setattr(importlib, "import_module", without_scipy)
     dense().save(tmp_path / "many.safetensors")
