@@ -337,7 +337,7 @@ def check_bad_input(mesh: DeviceMesh) -> None:
     hidden, targets = torch.randn(2, 3), torch.tensor([0, 1])
     with pytest.raises(ValueError, match=r"soft targets are rows of all labels.*pass integer labels"):
         head(hidden, torch.full((2, 5), 0.2))
-    with pytest.raises(ValueError, match='reduction="none" needs'):
+    with pytest.raises(ValueError, match=r'reduction="none" needs all labels of a row.*call unsharded\(\)'):
         head(hidden, targets, reduction="none")
     with pytest.raises(ValueError, match=r"a target is 5, but must be in \[0, 5\)"):
         head(hidden, torch.tensor([0, 5]))
@@ -345,6 +345,8 @@ def check_bad_input(mesh: DeviceMesh) -> None:
         head.top_labels(hidden, 6)
     with pytest.raises(ValueError, match="DenseEmbedding, but only a compressed one can be split: make it with rank="):
         ShardedLabelEmbeddingHead.from_head(LabelEmbeddingHead(3, 5), mesh)
+    with pytest.raises(ValueError, match=r"from_head\(LabelEmbeddingHead.from_linear"):
+        ShardedLabelEmbeddingHead.from_linear(nn.Linear(3, 5), mesh=mesh, rank=2)
     with pytest.raises(ValueError, match="rank is 0, but must be 1 or more"):
         ShardedLabelEmbeddingHead(3, 5, mesh=mesh, rank=0)
     with pytest.raises(ValueError, match="mesh has 2 dimensions"):

@@ -114,6 +114,13 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         sharded.load_state_dict(head.state_dict())
         return sharded.train(head.training)
 
+    @classmethod
+    def from_linear(cls, layer: nn.Linear, **options: Any) -> Self:
+        raise ValueError(
+            "a layer with all labels is split by way of a head: "
+            "from_head(LabelEmbeddingHead.from_linear(layer, rank=...), mesh)"
+        )
+
     @torch.no_grad()
     def unsharded(self) -> LabelEmbeddingHead | None:
         """The head with all labels in the CPU memory of the first process, and None in the others. All call it."""
@@ -154,6 +161,11 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
             raise ValueError(
                 "soft targets are rows of all labels, which no process holds here: pass integer labels; "
                 "a mixture of two labels is the mixture of the losses of two calls"
+            )
+        if targets is not None and reduction == "none":
+            raise ValueError(
+                'reduction="none" needs all labels of a row, which no process holds here: call unsharded() and use the '
+                "head of the first process"
             )
         if targets is not None and self.weight is not None:
             sample_weight = self._folded_weight(targets, sample_weight)
@@ -242,7 +254,6 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         return weights if sample_weight is None else weights * sample_weight
 
     def _terms(self, batch: Batch, soft_active: bool | Tensor, progress: float | None) -> TrainingTerms:
-        self._uses_chunks(batch)  # refuses what chunks cannot do
         work = ShardedSweep(self, batch, bool(soft_active), progress)
         return run_fused(work, batch, [None if x is None else _as_dtensor(x).to_local() for x in parameters_of(self)])
 
