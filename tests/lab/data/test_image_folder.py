@@ -11,7 +11,7 @@ from tiny_data import write_image, write_image_folder
 
 from labelemb.lab.data import Dataset, load_data, read_inputs
 from labelemb.lab.data.examples import ImageExamples
-from labelemb.lab.data.image_folder import list_images, read_image
+from labelemb.lab.data.image_folder import image_to_tensor, list_images, read_image
 from labelemb.lab.errors import LabError
 from labelemb.lab.recipe import load_recipe
 
@@ -118,6 +118,13 @@ def test_a_run_that_skips_damaged_images_skips_them_when_it_predicts(tmp_path: P
 def test_sixteen_bit_grey_keeps_its_shades(channels: int, tmp_path: Path) -> None:
     Image.fromarray(np.array([[0, 256, 32768, 65535]], dtype=np.uint16)).save(tmp_path / "grey.png")
     assert read_image(tmp_path / "grey.png", (1, 4), channels)[0].tolist() == [[0, 1, 128, 255]]
+
+
+def test_a_sixteen_bit_png_that_pillow_reads_into_32_bits_keeps_its_shades() -> None:
+    image = Image.fromarray(np.array([[0, 256, 32768, 65535]], dtype=np.int32))
+    image.format = "PNG"
+    assert image.mode == "I"
+    assert image_to_tensor(image, (1, 4), 1)[0].tolist() == [[0, 1, 128, 255]]
 
 
 def test_a_folder_without_label_folders_is_refused(tmp_path: Path) -> None:

@@ -73,16 +73,17 @@ def read_images(
 def image_to_tensor(image: Image.Image, size: Sequence[int], channels: int) -> Tensor:
     """The image upright, in the given size (height, width), as bytes."""
     height, width = size
-    upright = _eight_bits(ImageOps.exif_transpose(image)).convert("L" if channels == 1 else "RGB")
+    upright = _eight_bits(ImageOps.exif_transpose(image), image.format).convert("L" if channels == 1 else "RGB")
     if upright.size != (width, height):
         upright = upright.resize((width, height), Image.Resampling.BILINEAR)
     pixels = torch.frombuffer(bytearray(upright.tobytes()), dtype=torch.uint8)
     return pixels.view(height, width, channels).permute(2, 0, 1).contiguous()
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
+def _eight_bits(image: Image.Image, file_format: str | None) -> Image.Image:
     """Sixteen-bit grey becomes eight-bit grey; Pillow's own conversion would cut everything above 255 off."""
-    if not image.mode.startswith("I;16"):
+    in_32_bits = image.mode == "I" and file_format == "PNG"  # as Pillow 10 reads 16 bits; a PNG has no more
+    if not in_32_bits and not image.mode.startswith("I;16"):
         return image
     pixels = np.asarray(image).astype(np.uint16)
     return Image.fromarray((pixels >> 8).astype(np.uint8))
