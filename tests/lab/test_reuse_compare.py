@@ -144,13 +144,21 @@ def test_a_source_that_kept_no_labels_is_said_with_what_to_do(copy: Path) -> Non
         LabError, match=r"label-embedding/seed-0, .*seed-1, but labels.safetensors was not kept"
     ) as error:
         compare(comparison(copy))
-    assert "delete them to train them again, or pass --labels FILE" in str(error.value)
+    assert "train them again (with label-embedding in --methods), or pass --labels FILE" in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_a_seed_whose_labels_no_run_learned_is_said_with_what_to_add(copy: Path) -> None:
     with pytest.raises(LabError, match=r"seed-2, which no run has learned: add label-embedding to --methods"):
         make_plan(comparison(copy, "reused-labels", seeds=3))
+
+
+def test_lost_labels_are_not_mixed_up_with_those_that_no_run_learned(copy: Path) -> None:
+    (copy / "label-embedding" / "seed-1" / "labels.safetensors").unlink()
+    shutil.rmtree(copy / "reused-labels" / "seed-1")
+    with pytest.raises(LabError, match=r"learned in \S+seed-1, but labels.safetensors was not kept") as error:
+        make_plan(comparison(copy, "reused-labels", seeds=3))
+    assert "seed-2" not in str(error.value)
 
 
 def test_runs_with_other_labels_are_refused_before_anything_is_trained(

@@ -49,7 +49,7 @@ def make_plan(comparison: Comparison) -> Plan:
     check_labels(comparison)
     tasks = [_task(comparison, method, seed) for seed in comparison.seeds for method in comparison.methods]
     missing = [task for task in tasks if not RunFolder(task.folder).result_file.exists()]
-    _check_sources(comparison, missing)
+    _check_sources(missing)
     return Plan(missing, len(tasks) - len(missing))
 
 
@@ -102,21 +102,24 @@ def _source(comparison: Comparison, method: str, seed: int) -> RunFolder:
     return RunFolder(run_folder(comparison.out, method, seed))
 
 
-def _check_sources(comparison: Comparison, missing: Sequence[Task]) -> None:
+def _check_sources(missing: Sequence[Task]) -> None:
     """Every run whose labels are reused is finished and has kept them, or will be trained."""
     trained = {task.folder for task in missing}
     sources = {task.after for task in missing if task.after is not None} - trained
     lacking = sorted(folder for folder in sources if not RunFolder(folder).labels_file.exists())
     if not lacking:
         return
-    named = ", ".join(map(str, lacking[:FEW])) + (f" and {len(lacking) - FEW} more" if len(lacking) > FEW else "")
-    if any(RunFolder(folder).result_file.exists() for folder in lacking):
-        advice = "delete it to train it again" if len(lacking) == 1 else "delete them to train them again"
+    if lost := [folder for folder in lacking if RunFolder(folder).result_file.exists()]:
+        advice = "delete it to train it again" if len(lost) == 1 else "delete them to train them again"
         raise LabError(
-            f"reused-labels needs the labels that were learned in {named}, but labels.safetensors was not kept there: "
-            f"bring it back, {advice}, or pass --labels FILE"
+            f"reused-labels needs the labels that were learned in {_name_few(lost)}, but labels.safetensors was not "
+            f"kept there: bring it back, {advice} (with {lost[0].parent.name} in --methods), or pass --labels FILE"
         )
     raise LabError(
-        f"reused-labels needs the labels of {named}, which no run has learned: add {lacking[0].parent.name} to "
-        "--methods, or pass --labels FILE"
+        f"reused-labels needs the labels of {_name_few(lacking)}, which no run has learned: add "
+        f"{lacking[0].parent.name} to --methods, or pass --labels FILE"
     )
+
+
+def _name_few(folders: Sequence[Path]) -> str:
+    return ", ".join(map(str, folders[:FEW])) + (f" and {len(folders) - FEW} more" if len(folders) > FEW else "")
