@@ -44,7 +44,10 @@ def table(*rows: str, path: str = "expert.csv") -> str:
             ("train", "digits", "--labels-subset"),
             "--labels-subset is about labels to reuse: pass --labels FILE as well",
         ),
-        (("compare", "digits", "--warm-start"), "--warm-start is about labels to reuse: pass --labels FILE as well"),
+        (
+            ("compare", "digits", "--warm-start"),
+            "pass --labels FILE as well, or compare label-embedding,reused-labels@warm-start",
+        ),
         (("train", "digits", "--method", "reused-labels"), "needs labels that were learned before: pass --labels FILE"),
         (
             ("train", "digits", "--labels", "x.safetensors", "--method", "plain"),

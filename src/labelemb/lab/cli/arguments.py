@@ -87,9 +87,11 @@ def read_recipe(options: argparse.Namespace) -> Recipe:
 def read_labels(options: argparse.Namespace) -> "LabelSource | None":
     """The labels to reuse, if there are any."""
     if options.labels is None:
-        for flag in ("labels_subset", "warm_start"):
+        ways = {"labels_subset": "", "warm_start": ", or compare label-embedding,reused-labels@warm-start"}
+        for flag, way in ways.items():
             if getattr(options, flag):
-                raise LabError(f"--{flag.replace('_', '-')} is about labels to reuse: pass --labels FILE as well")
+                name = flag.replace("_", "-")
+                raise LabError(f"--{name} is about labels to reuse: pass --labels FILE as well{way}")
         return None
     from labelemb.lab.reuse import LabelSource
 
