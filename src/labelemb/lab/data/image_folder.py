@@ -56,18 +56,20 @@ def read_images(
 ) -> tuple[list[Path], list[Tensor]]:
     """The images with the files that they are in; those that cannot be read are an error, or left out with a
     warning."""
-    images: dict[Path, Tensor] = {}
+    readable: list[Path] = []
+    images: list[Tensor] = []
     skipped: list[str] = []
     for file in files:
         try:
-            images[file] = read_image(file, size, channels)
+            images.append(read_image(file, size, channels))
+            readable.append(file)
         except LabError as error:
             if not skip_corrupt:
                 raise LabError(f"{error}; mend or remove it, or train with data.skip_corrupt = true") from error
             skipped.append(str(file))
     if skipped:
         logger.warning("left out %d images that cannot be read: %s", len(skipped), ", ".join(skipped))
-    return list(images), list(images.values())
+    return readable, images
 
 
 def image_to_tensor(image: Image.Image, size: Sequence[int], channels: int) -> Tensor:
