@@ -22,6 +22,7 @@ webdriver = pytest.importorskip("selenium.webdriver", reason="no selenium: pip i
 By = pytest.importorskip("selenium.webdriver.common.by").By
 Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
 support = pytest.importorskip("selenium.webdriver.support.ui")
+exceptions = pytest.importorskip("selenium.common.exceptions")
 
 SECONDS = 20
 SETTLED = """
@@ -77,8 +78,8 @@ def show(browser: Any, file: Path) -> None:
     browser.execute_async_script(SETTLED)
 
 
-def wait(browser: Any, condition: Any) -> Any:
-    return support.WebDriverWait(browser, SECONDS, poll_frequency=0.05).until(condition)
+def wait(browser: Any, condition: Any, ignored: tuple[type[Exception], ...] = ()) -> Any:
+    return support.WebDriverWait(browser, SECONDS, poll_frequency=0.05, ignored_exceptions=ignored).until(condition)
 
 
 def find(page: Any, selector: str) -> Any:
@@ -102,11 +103,16 @@ def scroll_to(page: Any, selector: str) -> Any:
 
 def point_at(page: Any, selector: str, x: float = 0.5, y: float = 0.5) -> str:
     """Move the pointer to a place of an element, given as parts of its size; gives what the tip says."""
-    element = scroll_to(page, selector)
-    width, height = element.size["width"], element.size["height"]
-    moves = webdriver.ActionChains(page, duration=0)
-    moves.move_to_element_with_offset(element, int((x - 0.5) * width), int((y - 0.5) * height)).perform()
-    wait(page, lambda driver: find(driver, "#tip").is_displayed())
+
+    def tip_is_shown(driver: Any) -> bool:
+        element = scroll_to(driver, selector)
+        width, height = element.size["width"], element.size["height"]
+        moves = webdriver.ActionChains(driver, duration=0)
+        moves.move_to_element_with_offset(element, int((x - 0.5) * width), int((y - 0.5) * height)).perform()
+        return bool(find(driver, "#tip").is_displayed())
+
+    # a picture that is drawn between the scrolling and the moving pushes the element away: go there again
+    wait(page, tip_is_shown, (exceptions.MoveTargetOutOfBoundsException,))
     return find(page, "#tip").text
 
 
