@@ -82,6 +82,24 @@ def test_the_mnist_networks_start_with_truncated_normal_weights_and_zero_biases(
         assert not layer.bias.any()
 
 
+@pytest.mark.parametrize("name", ["mnist-cnn", "cifar10-small"])
+def test_convolutions_compute_with_the_channels_side_by_side(name: str, tiny_data: TinyData) -> None:
+    recipe = load_recipe(name)
+    dataset = load_data(recipe, tiny_data(name), seed=1)
+    torch.manual_seed(0)
+    body = make_body(recipe, dataset)
+    (images,), _ = dataset.train.batch(torch.arange(8))
+
+    outputs = []
+    for layer in body.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.register_forward_hook(lambda _layer, _inputs, output: outputs.append(output))
+    hidden = body(images)
+    assert len(outputs) >= 2
+    assert all(output.is_contiguous(memory_format=torch.channels_last) for output in outputs)
+    torch.testing.assert_close(body.to(memory_format=torch.contiguous_format)(images), hidden)
+
+
 def test_initial_weights_come_from_the_global_generator(tiny_data: TinyData) -> None:
     recipe = load_recipe("digits")
     dataset = load_data(recipe, None, seed=1)

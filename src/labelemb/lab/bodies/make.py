@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from torch import nn
 
 from labelemb.lab.bodies.cnn import CNN
@@ -22,7 +23,9 @@ def make_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
     body = make(recipe, dataset)
     if settings.init == "truncated_normal":
         truncated_normal(body, settings.init_std)
-    return body
+    # convolutions, pools and norms whose channels lie side by side are faster, most of all narrow ones on a CPU; a
+    # convolution hands on the layout of its weights. After the initial weights are drawn: the order of drawing stays.
+    return body.to(memory_format=torch.channels_last)
 
 
 def _make_text_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
