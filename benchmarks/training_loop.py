@@ -31,7 +31,7 @@ def measure(rounds: int = 7) -> list[dict[str, object]]:
     """One row a method: milliseconds of an update in a bare loop, and in the lab's."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
-        _write_mnist(path)
+        write_mnist(path)
         return [_measure_method(method, path, rounds) for method in ("plain", "label-embedding")]
 
 
@@ -68,22 +68,22 @@ def _measure_method(method: str, folder: Path, rounds: int) -> dict[str, object]
     }
 
 
-def _make_run(recipe_name: str, method: str, folder: Path) -> Run:
-    recipe = load_recipe(recipe_name, ["train.device=cpu"])
+def _make_run(recipe_name: str, method: str, folder: Path, precision: str = "32") -> Run:
+    recipe = load_recipe(recipe_name, ["train.device=cpu", f"train.precision={precision}"])
     data = load_data(recipe, folder, seed=0)
     fabric = make_fabric(recipe.train)
     return Run(fabric, recipe, parse_method(method), 0, data, RunFolder(folder), RunOptions())
 
 
-def make_loop(recipe_name: str, method: str, folder: Path) -> Loop:
+def make_loop(recipe_name: str, method: str, folder: Path, precision: str = "32") -> Loop:
     """A recipe's loop that only updates: no evaluation comes between."""
-    loop = Loop(_make_run(recipe_name, method, folder), StopRequests(enabled=False), report=ignore)
+    loop = Loop(_make_run(recipe_name, method, folder, precision), StopRequests(enabled=False), report=ignore)
     loop.evaluation_points = set()
     loop.run.model.train()
     return loop
 
 
-def _write_mnist(folder: Path) -> None:
+def write_mnist(folder: Path) -> None:
     """Random images in MNIST's format: the time of an update does not depend on what they show."""
     random = np.random.default_rng(0)
     for name, count in (("train", 5000 + 100 * UPDATES), ("t10k", 100)):
