@@ -46,6 +46,11 @@ def test_rouge_is_the_same_with_and_without_spaces_between_characters() -> None:
     assert rouge(["天地人"], ["天地玄黄"]) == rouge(["天 地 人"], ["天 地 玄 黄"])
 
 
+def test_an_unknown_character_is_one_wrong_character() -> None:
+    assert CharacterTokens().tokenize("天<unk> 地") == ["天", "<unk>", "地"]
+    assert rouge(["天 <unk>"], ["天 地"])["rouge1"] == pytest.approx(50)
+
+
 def test_words_of_other_scripts_stay_whole() -> None:
     assert CharacterTokens().tokenize("Đỏ và xanh.") == ["đỏ", "và", "xanh", "."]
 

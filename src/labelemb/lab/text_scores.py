@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from labelemb.lab.data.word_vocabulary import UNKNOWN
 from labelemb.lab.optional import import_optional
 
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
-TOKEN = re.compile(rf"[{HAN}]|[^\W{HAN}]+|[^\w\s]")
+TOKEN = re.compile(rf"{UNKNOWN}|[{HAN}]|[^\W{HAN}]+|[^\w\s]")
 
 
 class CharacterTokens:
-    """A tokenizer for ROUGE: Chinese characters one by one, words of other scripts whole, marks one by one.
+    """A tokenizer for ROUGE: Chinese characters one by one, words of other scripts whole, marks one by one,
+    the symbol of an unknown word whole.
 
     rouge-score's own keeps only a to z and 0 to 9, so that nothing would be left of a Chinese text.
     """
