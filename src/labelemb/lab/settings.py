@@ -90,7 +90,10 @@ class DataSettings:
     lower: bool = setting(False, "text pairs: lower-case everything", added=True)
     split_marks: bool = setting(False, "text pairs: punctuation marks are words of their own", added=True)
     source_vocabulary: int = setting(
-        0, "text pairs: at most this many source words; 0 for as many as target words (data.vocabulary)", added=True
+        0,
+        "text pairs: at most this many source words; 0 for as many as target words (data.vocabulary)",
+        at_least=0,
+        added=True,
     )
     shared_vocabulary: bool = setting(False, "text pairs: one vocabulary for source and target", added=True)
     vocabulary_files: tuple[str, ...] = setting(

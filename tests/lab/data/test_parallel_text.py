@@ -94,6 +94,7 @@ def test_rare_words_are_unknown(tmp_path: Path) -> None:
     assert set(names) == {*SPECIALS, "die", "katze", "blume", "alte"}
     assert int((train.targets == names.index("<unk>")).sum()) == 20
     assert len(load(tmp_path, "data.vocabulary=5")[1]) == 5
+    assert "a vocabulary of 3 has no room for a word" in error_of(tmp_path, "data.vocabulary=3")
 
 
 def test_vocabularies_from_files_keep_their_order(tmp_path: Path) -> None:
@@ -131,7 +132,9 @@ def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
 def test_bad_files_are_named_with_the_line(tmp_path: Path) -> None:
     folder = write_colors(tmp_path)
     (folder / "all.en").write_bytes(b"good\n\xff\xfe bad\n")
-    assert "all.en, line 2: not UTF-8" in error_of(folder)
+    assert "all.en, line 2: not UTF-8 (byte 0xff)" in error_of(folder)
+    (folder / "all.en").write_bytes(b"\xef\xbb\xbfgood\n\xff\xfe bad\n")
+    assert "all.en, line 2: not UTF-8 (byte 0xff)" in error_of(folder)
     (folder / "all.en").write_bytes(b"")
     assert "all.en is empty" in error_of(folder)
     (folder / "all.en").unlink()
@@ -156,6 +159,28 @@ def test_the_published_files_of_lcsts_and_line_files_give_the_same(tmp_path: Pat
     (tmp_path / "parts" / "PART_II.txt").write_text("nothing\n")
     with pytest.raises(LabError, match=r"PART_II.txt holds no <doc>"):
         load_data(recipe, tmp_path / "parts", 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("</doc>\n<doc id=3>", "<doc id=3>", "line 24: a document begins before the one above it has ended"),
+        (None, None, "the last document does not end"),
+    ],
+)
+def test_a_damaged_file_of_lcsts_is_refused(tmp_path: Path, before: str, after: str, message: str) -> None:
+    file = write_lcsts(tmp_path, title_pairs()) / "PART_I.txt"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(before, after) if before else text[:-30], encoding="utf-8")
+    with pytest.raises(LabError, match=f"PART_I.txt.*{message}"):
+        load_data(load_recipe("lcsts"), tmp_path, 0)
+
+
+@pytest.mark.parametrize("part", ["PART_II", "PART_III"])
+def test_a_part_of_lcsts_that_is_missing_is_not_drawn_from_the_training(tmp_path: Path, part: str) -> None:
+    (write_lcsts(tmp_path, title_pairs()) / f"{part}.txt").unlink()
+    with pytest.raises(LabError, match=f"lacks the file {part}.txt"):
+        load_data(load_recipe("lcsts"), tmp_path, 0)
 
 
 def test_the_numbers_are_spelled_out() -> None:

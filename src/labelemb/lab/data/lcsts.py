@@ -26,6 +26,8 @@ def read_part(path: Path) -> list[tuple[str, str]]:
     inside = ""
     for number, line in enumerate(read_lines(path), 1):
         text = line.strip()
+        if text.startswith("<doc") and (fields or inside):
+            raise LabError(f"{path}, line {number}: a document begins before the one above it has ended (</doc>)")
         if text in ("<summary>", "<short_text>"):
             inside = text.strip("<>")
         elif text in ("</summary>", "</short_text>"):
@@ -37,6 +39,8 @@ def read_part(path: Path) -> list[tuple[str, str]]:
             fields = {}
         elif inside and text:
             fields[inside] = f"{fields[inside]} {text}" if inside in fields else text
+    if fields or inside:
+        raise LabError(f"{path}: the last document does not end (</doc>), the file is cut off")
     if not pairs:
         raise LabError(f"{path} holds no <doc>: it is not a file of LCSTS, or an empty one")
     return pairs

@@ -119,9 +119,13 @@ def _read_lcsts(settings: DataSettings, path: Path | None) -> PairSplits:
     place = _find_lcsts(settings, path)
     if find_part(place, "train") is None:
         return _read_parallel(settings, place)
-    found = {part: find_part(place, part) for part in PARTS}
-    pairs = {part: None if file is None else read_part(file) for part, file in found.items()}
-    return PairSplits(pairs["train"] or [], pairs["dev"], pairs["test"], str(place), place)
+    pairs = {}
+    for part, name in PARTS.items():
+        file = find_part(place, part)
+        if file is None:
+            raise LabError(f"{place} lacks the file {name}.txt (or {name}.txt.gz)")
+        pairs[part] = read_part(file)
+    return PairSplits(pairs["train"], pairs["dev"], pairs["test"], str(place), place)
 
 
 def _read_numbers(settings: DataSettings, path: Path | None) -> PairSplits:

@@ -35,9 +35,10 @@ def read_text(path: Path) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        # the error counts in its own bytes: without the byte order mark
+        line = error.object.count(b"\n", 0, error.start) + 1
         raise LabError(
-            f"{path}, line {line}: not UTF-8 (byte {content[error.start]:#04x}); save the file as UTF-8"
+            f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x}); save the file as UTF-8"
         ) from error
 
 

@@ -33,10 +33,15 @@ class WordVocabulary:
     @classmethod
     def from_counts(cls, counts: Counter[str], limit: int, min_count: int) -> "WordVocabulary":
         """The special symbols, then words that occur at least `min_count` times, the frequent ones first."""
+        if limit <= len(SPECIALS):
+            raise LabError(
+                f"a vocabulary of {limit} has no room for a word beside {', '.join(SPECIALS)}: raise data.vocabulary "
+                "or data.source_vocabulary"
+            )
         kept = sorted((-count, word) for word, count in counts.items() if count >= min_count and word not in SPECIALS)
         if not kept:
             raise LabError(f"no word occurs {min_count} times in the training text: lower data.min_count")
-        return cls([*SPECIALS, *(word for _, word in kept[: max(1, limit - len(SPECIALS))])])
+        return cls([*SPECIALS, *(word for _, word in kept[: limit - len(SPECIALS)])])
 
     @classmethod
     def from_file(cls, path: Path) -> "WordVocabulary":
