@@ -18,7 +18,7 @@ import torch
 from labelemb.lab.errors import LabError
 from labelemb.lab.files import cannot, flush_folder, write_aside
 
-FORMAT = b"lblemb01"
+FORMAT = b"lblemb02"
 CURRENT = "checkpoint"
 PREVIOUS = "checkpoint.previous"
 

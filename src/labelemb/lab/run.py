@@ -129,6 +129,7 @@ class Run:
                 "optimizer": self.optimizer.state_dict(),
                 "precision": self.fabric.strategy.precision.state_dict(),
                 "processes": self.fabric.world_size,
+                "data": self.data.digest(),
                 "streams": streams,
                 "order": self.epoch_order,
                 "epoch": self.epoch,
@@ -159,14 +160,13 @@ class Run:
             raise LabError(
                 f"{self.folder.path} was begun with {state['processes']} processes: go on with as many, not {processes}"
             )
-        try:
-            self.model.load_state_dict(state["model"])
-        except RuntimeError as error:
+        if state["data"] != self.data.digest():
             before = len(state["model"]["head.predictor.weight"])
             raise LabError(
                 f"the data has changed since {self.folder.path} was begun ({before} labels then, {self.num_labels} "
-                "now): bring it back, or choose another --out"
-            ) from error
+                "now; names, vocabulary and targets must be the same): bring it back, or choose another --out"
+            )
+        self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
         streams = state["streams"]

@@ -1,5 +1,7 @@
 """Examples in memory, and batches of them without a Python step per example."""
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -119,3 +121,9 @@ class Dataset:
     """Labels that are no words, such as the end of a text."""
     label_counts: list[int] | None = None
     """How often each label is a target in training, where somebody may ask for the frequent ones."""
+
+    def digest(self) -> str:
+        """SHA-256 of the labels, the encoding of inputs and the training targets: what half a training rests on."""
+        found = hashlib.sha256(json.dumps([self.label_names, self.preprocessing], sort_keys=True).encode())
+        found.update(self.train.targets.numpy().tobytes())
+        return found.hexdigest()
