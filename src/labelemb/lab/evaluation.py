@@ -143,14 +143,15 @@ class Translation:
             temperature = float(run.classifier.head.temperature.fill_(fitted))
             dev = {name: value for name, value in (run.best or run.records[-1]).items() if name.startswith("dev_")}
         scores = self.score(_generator(run), cast(SequenceExamples, run.data.test), temperature)
-        about = {"task": "translation", "main_score": self.main.reported, "beam": self.settings.beam}
+        beam = self._beam(run.num_labels)
+        about = {"task": "translation", "main_score": self.main.reported, "beam": beam}
         return {**about, **scores.to_dict("test_"), **dev}, {}
 
     def score(self, generator: TextGenerator, examples: SequenceExamples, temperature: float | None) -> TextScores:
         """All scores on one set."""
         tokens: TokenScores = token_scores(generator.classifier, examples, generator.device, temperature)
         longest = self.settings.max_length
-        beam = min(self.settings.beam, len(generator.encoder.target))
+        beam = self._beam(len(generator.encoder.target))
         searches = {
             "beam": SearchOptions(beam, longest),
             "penalised": SearchOptions(beam, longest, length_penalty=1.0),
@@ -180,6 +181,10 @@ class Translation:
             **found["beam"],
             **others,
         )
+
+    def _beam(self, num_labels: int) -> int:
+        """The recipe's beam, as far as the vocabulary allows."""
+        return min(self.settings.beam, num_labels)
 
     def _generated(
         self, generator: TextGenerator, examples: SequenceExamples, options: SearchOptions

@@ -77,8 +77,8 @@ def finish_run(run: "Run", identity: RunIdentity) -> dict[str, Any]:
         },
         "parameters": {
             "body": _count(run.classifier.body),
-            "head": _count(run.classifier.head),
-            "predicting": _count(run.classifier.body) + _count(run.classifier.head.predictor),
+            "head": _count(run.classifier) - _count(run.classifier.body),
+            "predicting": _count(run.classifier.body, run.classifier.head.predictor),
         },
         "method_settings": run.method.describe(run.recipe, run.total_steps),
         "command": run.options.command,
@@ -136,5 +136,6 @@ def _with_data(space: LabelSpace, data: Dataset) -> LabelSpace:
     )
 
 
-def _count(module: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
+def _count(*modules: torch.nn.Module) -> int:
+    """Numbers in the parameters; those that modules share count once."""
+    return sum(parameter.numel() for parameter in torch.nn.ModuleList(modules).parameters())

@@ -36,7 +36,7 @@ def legend(summary: dict[str, Any]) -> str:
     if _is_text(summary):
         from labelemb.lab.text_table import TEXT_LEGEND
 
-        return TEXT_LEGEND
+        return f"{TEXT_LEGEND}\n- sacrebleu's signature of BLEU: {summary['bleu_signature']}"
     return LEGEND
 
 

@@ -22,8 +22,10 @@ COLUMNS = {"error %": "error", "NLL": "nll", "ECE %": "ece", "NLL scaled": "nll_
 TEXT_COLUMNS = {
     "BLEU": "bleu",
     "BLEU, penalty 1": "bleu_penalised",
+    "calibrated BLEU": "bleu_calibrated",
     "greedy BLEU": "bleu_greedy",
     "length": "length_ratio",
+    "length, penalty 1": "length_ratio_penalised",
     "chrF": "chrf",
     "ROUGE-1": "rouge1",
     "ROUGE-2": "rouge2",
@@ -50,6 +52,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
+    from labelemb.lab.evaluation import TextScores
     from labelemb.lab.inference import TrainedModel
     from labelemb.lab.table import markdown
 
@@ -64,6 +67,8 @@ def _evaluate(options: argparse.Namespace) -> int:
         numbers = (getattr(values, column) for column in columns.values())
         rows.append([name, *("-" if number is None else f"{number:.3f}" for number in numbers)])
     print(markdown(["set", *columns], rows))
+    if isinstance(test := scores["test"], TextScores):
+        print(f"\nsacrebleu's signature of BLEU: {test.bleu_signature}")
     return 0
 
 
