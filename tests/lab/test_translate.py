@@ -118,6 +118,8 @@ def test_an_unknown_word_becomes_the_source_word_that_was_looked_at(run: Path) -
 
 
 def test_bad_input_is_named_with_its_line(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfab\xff\n")))
+    assert "line 1 of the input is not UTF-8 (byte 0xff)" in failure(capsys, "translate", str(run))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"good\nb\xff\n")))
     assert "line 2 of the input is not UTF-8" in failure(capsys, "translate", str(run))
     text = ("cat\n" + "cat " * 6000).encode()
@@ -129,6 +131,57 @@ def test_a_beam_that_does_not_fit_is_refused(run: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"cat\n")))
     assert "a beam of 99 is wider than the vocabulary of 12" in failure(capsys, "translate", str(run), "--beam", "99")
     assert "3 best hypotheses need a beam" in failure(capsys, "translate", str(run), "--beam", "2", "--n-best", "3")
+    # asking for more hypotheses than the recipe's beam of 3 holds must not change the search unseen
+    assert "the beam is 3, pass --beam 5" in failure(capsys, "translate", str(run), "--n-best", "5")
+
+
+def test_a_recipe_with_a_beam_wider_than_its_vocabulary_searches_with_what_there_is(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    result = color_run(tmp_path, data, "decode.beam=99", "train.epochs=1")
+    assert result["beam"] == 12
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"cat\n")))
+    assert main(["translate", str(tmp_path), "--n-best", "2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("penalty", ["nan", "1000", "-inf", "much"])
+def test_a_length_penalty_out_of_bounds_is_refused(run: Path, capsys: Capture, penalty: str) -> None:
+    assert f"'{penalty}' is not a number from -10 to 10" in failure(
+        capsys, "translate", str(run), f"--length-penalty={penalty}"
+    )
+
+
+def test_a_search_without_finite_probabilities_ends_with_a_word(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"cat\n")))
+    assert "the temperature 1e-39 is too small" in failure(capsys, "translate", str(run), "--temperature", "1e-39")
+
+
+def test_lines_are_written_in_utf8_whatever_the_locale(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the white cat\n")))
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    assert main(["translate", str(run)]) == 0
+    assert written.getvalue().decode("utf-8") == "die weiße katze\n"
+
+
+def test_a_typed_line_is_answered_before_the_next_is_read(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    answers_so_far = []
+
+    class Typed(io.BytesIO):
+        def __next__(self) -> bytes:
+            answers_so_far.append(written.getvalue().count("\n"))
+            return super().__next__()
+
+    typed = io.TextIOWrapper(Typed(f"{SOURCES[0]}\n{SOURCES[1]}\n".encode()))
+    monkeypatch.setattr(typed, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdin", typed)
+    monkeypatch.setattr(sys, "stdout", written)
+    assert main(["translate", str(run)]) == 0
+    assert answers_so_far == [0, 1, 2]
 
 
 def test_runs_are_not_taken_for_what_they_are_not(run: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -158,8 +211,9 @@ def test_a_vocabulary_of_another_size_is_refused(run: Path, data: Path, tmp_path
 
 def test_evaluate_prints_the_scores_of_texts(run: Path, data: Path, capsys: Capture) -> None:
     assert main(["evaluate", str(run), "--data", str(data)]) == 0
-    header, _, dev, test = capsys.readouterr().out.splitlines()
-    assert "BLEU" in header
+    header, _, dev, test, _, signature = capsys.readouterr().out.splitlines()
+    assert "calibrated BLEU" in header
+    assert "nrefs:1|case:mixed|eff:no|tok:none" in signature
     assert "ROUGE-L" in header
     assert "100.000" in dev
     assert "100.000" in test

@@ -92,6 +92,10 @@ def test_a_run_does_not_go_on_with_another_vocabulary(tmp_path: Path) -> None:
     write_pairs(data, ["all"], ("en", "de"), [*color_pairs(), ("the dog", "der hund")])
     with pytest.raises(LabError, match="12 labels then, 14 now"):
         color_run(tmp_path / "run", data)
+    other_words = [(source, target.replace("katze", "zebra")) for source, target in color_pairs()]
+    write_pairs(data, ["all"], ("en", "de"), other_words)
+    with pytest.raises(LabError, match="12 labels then, 12 now; names, vocabulary and targets"):
+        color_run(tmp_path / "run", data)
 
 
 def test_splitting_a_batch_to_save_memory_changes_nothing(tmp_path: Path, data: Path) -> None:
@@ -113,6 +117,8 @@ def test_tied_and_shared_vectors_are_trained_kept_and_read_back(tmp_path: Path, 
     tensors = load_file(tmp_path / "model.safetensors")
     assert torch.equal(tensors["head.predictor.weight"], tensors["body.target_vectors.weight"])
     assert torch.equal(tensors["body.source_vectors.weight"], tensors["body.target_vectors.weight"])
+    biases = len(tensors["head.predictor.bias"])  # all else that predicts is the body's
+    assert result["parameters"]["predicting"] == result["parameters"]["body"] + biases
     assert TrainedModel(tmp_path).evaluate(data)["test"].nll == result["test_nll"]
     with pytest.raises(LabError, match=r"body\.embedding_size is 16, body\.hidden_size 32"):
         color_run(tmp_path / "sizes", data, *changes)
@@ -168,6 +174,7 @@ def test_a_comparison_shows_bleu_in_place_of_errors(tmp_path: Path, data: Path) 
     for column in ("test BLEU", "penalty 1", "calibrated", "greedy", "length", "chrF"):
         assert column in header
     assert "test error" not in table
+    assert f"signature of BLEU: {results[0]['bleu_signature']}" in table
     assert {"summary.json", "table.md", "curves.png", "heatmap.png"} <= {file.name for file in tmp_path.iterdir()}
 
 

@@ -40,7 +40,10 @@ class SearchOptions:
         if self.beam > num_labels:
             raise LabError(f"a beam of {self.beam} is wider than the vocabulary of {num_labels} words")
         if self.n_best > self.beam:
-            raise LabError(f"{self.n_best} best hypotheses need a beam of as many: the beam is {self.beam}")
+            raise LabError(
+                f"{self.n_best} best hypotheses need a beam of as many: the beam is {self.beam}, "
+                f"pass --beam {self.n_best}"
+            )
         if self.min_length > self.max_length:
             raise LabError(f"the least length {self.min_length} is above the greatest, {self.max_length}")
 
@@ -134,6 +137,11 @@ class Beams:
         best, labels = log_probabilities.topk(beam, dim=-1)
         candidates = (self.total.unsqueeze(-1) + best).flatten(1)  # (sentences, beam x beam)
         total, picked = candidates.topk(beam, dim=-1)
+        if bool(total.isnan().any()):
+            raise LabError(
+                "the probabilities of the next word are not finite: the weights of the run are not, or the temperature "
+                f"{self.options.temperature:g} is too small"
+            )
         parent = picked // beam
         label = labels.flatten(1).gather(1, picked)
         total = total.masked_fill(torch.arange(beam, device=total.device) >= self.places.unsqueeze(1), -torch.inf)

@@ -41,12 +41,13 @@ class Translator:
         options: SearchOptions,
         replace_unknown: bool | None = None,
         batch_size: int | None = None,
+        lines_at_once: int = LINES_AT_ONCE,
     ) -> Iterator[list[Translated]]:
         """The best hypotheses of each line; an empty line has one, which is empty."""
         options.check(len(self.generator.encoder.target))
         replacing = self.settings.replace_unknown if replace_unknown is None else replace_unknown
         numbered = enumerate(lines, 1)
-        while part := list(islice(numbered, LINES_AT_ONCE)):
+        while part := list(islice(numbered, lines_at_once)):
             sources = [self._source(number, line) for number, line in part]
             filled = [source for source in sources if source]
             found = iter(self._search(filled, options, batch_size))

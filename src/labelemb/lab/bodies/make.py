@@ -25,7 +25,7 @@ def make_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
         truncated_normal(body, settings.init_std)
     # convolutions, pools and norms whose channels lie side by side are faster, most of all narrow ones on a CPU; a
     # convolution hands on the layout of its weights. After the initial weights are drawn: the order of drawing stays.
-    return body.to(memory_format=torch.channels_last)
+    return body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack this form
 
 
 def _make_text_body(recipe: Recipe, dataset: Dataset) -> nn.Module:

@@ -1,6 +1,7 @@
 """The verbs, and what an error becomes: one line on standard error and an exit code."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,9 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; gives the exit code: 0, 2 for an error of the user, 130 after Ctrl-C."""
     parser = build_parser()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that has no sign for a label shows its number
+            stream.reconfigure(errors="backslashreplace")
     try:
         options = parser.parse_args(arguments)
         code: int = options.run(options)

@@ -1,6 +1,7 @@
 """The verb that generates text: translate."""
 
 import argparse
+import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from labelemb.lab.errors import LabError
 
 if TYPE_CHECKING:
     from labelemb.lab.translate import Translated
+
+LARGEST_PENALTY = 10
+"""Of a length penalty: 0 to 1 is usual."""
 
 EXAMPLES = """\
   echo "nine thousand and five" | labelemb translate runs/numbers-en-vi/label-embedding/seed-0
@@ -24,7 +28,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     translate.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a finished translation run")
     translate.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy (the recipe's)")
     translate.add_argument(
-        "--length-penalty", type=float, metavar="A", help="divides log-probabilities by ((5 + length) / 6)^A (0)"
+        "--length-penalty", type=_penalty, metavar="A", help="divides log-probabilities by ((5 + length) / 6)^A (0)"
     )
     translate.add_argument(
         "--temperature",
@@ -53,11 +57,8 @@ def _translate(options: argparse.Namespace) -> int:
     from labelemb.lab.translate import Translator
 
     translator = Translator(options.run_folder)
-    beam = options.beam
-    if options.n_best is not None and beam is None:
-        beam = max(options.n_best, translator.settings.beam)
     searching = translator.search_options(
-        beam=beam,
+        beam=options.beam,
         length_penalty=options.length_penalty,
         temperature=options.temperature,
         n_best=options.n_best,
@@ -65,12 +66,16 @@ def _translate(options: argparse.Namespace) -> int:
         max_length=options.max_length,
         no_repeat_ngram=options.no_repeat_ngram,
     )
+    if isinstance(sys.stdout, io.TextIOWrapper):  # lines go out as they come in, whatever the locale
+        sys.stdout.reconfigure(encoding="utf-8")
+    typed = sys.stdin.isatty()
     lines = read_stream(sys.stdin.buffer)
-    found = translator.translate(lines, searching, options.replace_unknown, options.batch_size)
+    block = {"lines_at_once": 1} if typed else {}  # whoever types a line waits for its translation
+    found = translator.translate(lines, searching, options.replace_unknown, options.batch_size, **block)
     for number, hypotheses in enumerate(found, 1):
         for hypothesis in hypotheses:
             numbered = [str(number)] if options.n_best is not None and options.n_best > 1 else []
-            print("\t".join([*numbered, *_fields(hypothesis, options)]))
+            print("\t".join([*numbered, *_fields(hypothesis, options)]), flush=typed)
     return 0
 
 
@@ -80,6 +85,16 @@ def _fields(hypothesis: "Translated", options: argparse.Namespace) -> Iterator[s
         yield f"{hypothesis.score:.4f}"
     if options.alignments:
         yield " ".join(f"{source}-{target}" for target, source in enumerate(hypothesis.alignment))
+
+
+def _penalty(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not abs(value) <= LARGEST_PENALTY:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from -{LARGEST_PENALTY} to {LARGEST_PENALTY}")
+    return value
 
 
 def _above_zero(text: str) -> float:
@@ -99,5 +114,5 @@ def read_stream(stream: BinaryIO) -> Iterator[str]:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise LabError(
-                f"line {number} of the input is not UTF-8 (byte {line[error.start]:#04x}): save it as UTF-8"
+                f"line {number} of the input is not UTF-8 (byte {error.object[error.start]:#04x}): save it as UTF-8"
             ) from error
