@@ -32,6 +32,9 @@ __all__ = [
     "recipe_text",
 ]
 
+LARGEST = 2**31 - 1
+"""Of a whole number: nothing that is counted here is more, and torch counts no further in places."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -180,6 +183,8 @@ def _convert(kind: type, value: Any, where: str) -> Any:
         raise LabError(f"{where} must be {expected}, not {value!r}")
     if isinstance(value, float) and not math.isfinite(value):
         raise LabError(f"{where} must be finite, not {value}")
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise LabError(f"{where} is {value}, must be at most {LARGEST}")
     return value
 
 

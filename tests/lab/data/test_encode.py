@@ -63,6 +63,17 @@ def test_text_lines_and_table_rows_are_read_with_their_places(text_run: tuple[Re
     assert bags[1] == bags[2] != bags[0]
 
 
+def test_tables_of_every_kind_that_trains_are_read_and_each_name_is_one_line(
+    text_run: tuple[Recipe, Dataset], tmp_path: Path
+) -> None:
+    recipe, dataset = text_run
+    parts = tmp_path / "parts.json"
+    parts.write_text('{"train": [["about\\nmusic", "music"]], "test": [["about weather", "weather"]]}')
+    names, examples = read_inputs(recipe, dataset.preprocessing, [parts])
+    assert names == [f"{parts}, train entry 1: about music", f"{parts}, test entry 1: about weather"]
+    assert len(examples) == 2
+
+
 def test_images_and_folders_of_images_are_read(image_run: tuple[Recipe, Dataset], tmp_path: Path) -> None:
     recipe, dataset = image_run
     write_image(tmp_path / "new" / "b.png", (200, 0, 0), size=(50, 60))

@@ -62,6 +62,17 @@ def test_fashion_mnist_has_names(tmp_path: Path) -> None:
     assert load(write_mnist(tmp_path / "mnist")).label_names[7] == "7"
 
 
+@pytest.mark.parametrize("place", ["fashion-mnist", "FashionMNIST/raw"])
+def test_fashion_mnist_is_found_where_it_is_pointed_at_and_nowhere_else(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_mnist(tmp_path / "data" / place)
+    assert load(tmp_path / "data").label_names[7] == "sneaker"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LabError, match="no such data"):
+        load(None)
+
+
 def test_names_and_normalisation_can_be_set(tmp_path: Path) -> None:
     write_mnist(tmp_path)
     names = ["data.label_names=['a','b','c','d','e','f','g','h','i','j']", "data.mean=[0.5]", "data.std=[0.25]"]

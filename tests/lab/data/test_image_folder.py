@@ -1,6 +1,7 @@
 """Image folders: one folder per label, any size, damaged files named."""
 
 import logging
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,19 @@ def test_split_folders_are_kept(tmp_path: Path) -> None:
     dataset = load(tmp_path)
     assert dataset.dev is not None
     assert [len(part) for part in (dataset.train, dataset.dev, dataset.test)] == [12, 6, 4]
+
+
+def test_a_test_folder_is_used_under_any_known_name_and_no_folder_is_passed_over(tmp_path: Path) -> None:
+    write_image_folder(tmp_path / "Training", per_label=6)
+    write_image_folder(tmp_path / "Testing", per_label=2)
+    assert len(load(tmp_path).test) == 4
+    write_image_folder(tmp_path / "eval", per_label=2)
+    with pytest.raises(LabError, match="a training part, and beside it eval: known parts are train, training"):
+        load(tmp_path)
+    shutil.rmtree(tmp_path / "eval")
+    write_image_folder(tmp_path / "test", per_label=2)
+    with pytest.raises(LabError, match="two test folders, Testing and test"):
+        load(tmp_path)
 
 
 def test_grey_images_and_images_with_transparency_are_read(tmp_path: Path) -> None:

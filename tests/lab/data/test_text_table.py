@@ -174,6 +174,7 @@ def test_a_bad_row_is_named_by_its_line(line: bytes, message: str, tmp_path: Pat
         ("[1]", "line 3: expected an object with the keys text, label"),
         ('{"text": "a"}', "line 3: no column 'label'"),
         ('{"text": "a", "label": null}', "line 3: the label is empty"),
+        ('{"text": "broken \\ud83d emoji", "label": "music"}', "line 3: 'text' has half of a surrogate pair"),
     ],
 )
 def test_a_bad_json_line_is_named(line: str, message: str, tmp_path: Path) -> None:
@@ -239,6 +240,21 @@ def test_two_files_for_one_part_are_refused(tmp_path: Path) -> None:
         write_csv(tmp_path / name, text_rows())
     with pytest.raises(LabError, match=r"two dev files, dev.csv and val.csv"):
         load(tmp_path)
+
+
+def test_a_table_beside_the_split_files_is_not_passed_over(tmp_path: Path) -> None:
+    for name in ("train.csv", "testing.csv"):
+        write_csv(tmp_path / name, text_rows())
+    assert len(load(tmp_path).test) == 20
+    write_csv(tmp_path / "eval.csv", text_rows())
+    with pytest.raises(LabError, match=r"a training part, and beside it eval.csv: known parts are train, training"):
+        load(tmp_path)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    rows = [[*row, row[1]] for row in text_rows()]
+    with pytest.raises(LabError, match="2 columns have the name 'label'"):
+        load(write_csv(tmp_path / "t.csv", rows))
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:

@@ -20,7 +20,14 @@ def make_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
     """The body that the recipe names, for inputs as the dataset has them; weights from torch's global generator."""
     settings = recipe.body
     make = {"embedding_bag": _make_text_body, "seq2seq": _make_pair_body}.get(settings.kind, _make_image_body)
-    body = make(recipe, dataset)
+    try:
+        body = make(recipe, dataset)
+    except RuntimeError as error:
+        if "allocate" not in str(error):
+            raise
+        raise LabError(
+            f"there is no memory for so large a body ({str(error).splitlines()[0]}): change [body]"
+        ) from error
     if settings.init == "truncated_normal":
         truncated_normal(body, settings.init_std)
     # convolutions, pools and norms whose channels lie side by side are faster, most of all narrow ones on a CPU; a

@@ -6,11 +6,16 @@ import torch
 
 from labelemb.lab.data.examples import ImageExamples
 from labelemb.lab.data.splits import Splits
+from labelemb.lab.errors import LabError
 from labelemb.lab.settings import DataSettings
 
 
-def read_digits(settings: DataSettings, _path: Path | None = None) -> Splits[ImageExamples]:
+def read_digits(settings: DataSettings, path: Path | None = None) -> Splits[ImageExamples]:
     """All digits as training examples: the settings say how many are held out."""
+    if path is not None:
+        raise LabError(
+            f"the digits come with scikit-learn: leave out --data {path}, or use image-folder for your images"
+        )
     from sklearn.datasets import load_digits
 
     digits = load_digits()

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from labelemb.lab.data.examples import Examples, ImageExamples, TextExamples
 from labelemb.lab.data.image_folder import SUFFIXES, image_to_tensor, list_images, read_images
-from labelemb.lab.data.tables import read_rows, read_text, table_suffix
+from labelemb.lab.data.tables import read_json_parts, read_rows, read_text, table_suffix
 from labelemb.lab.data.vocabulary import Vocabulary
 from labelemb.lab.errors import LabError
 from labelemb.lab.recipe import Recipe
+from labelemb.lab.settings import DataSettings
 
 NO_TARGET = -1
 
@@ -30,14 +31,14 @@ def encode_inputs(preprocessing: Mapping[str, Any], items: Sequence[str] | Seque
 def read_inputs(recipe: Recipe, preprocessing: Mapping[str, Any], files: Sequence[Path]) -> tuple[list[str], Examples]:
     """The inputs in files, with a name to show for each.
 
-    Images: image files, or folders of them. Texts: tables (.csv, .tsv, .jsonl) with the recipe's text column, or plain
-    files with one text a line.
+    Images: image files, or folders of them. Texts: tables (.csv, .tsv, .jsonl; .json as for training) with the recipe's
+    text column, or plain files with one text a line.
     """
     for file in files:
         if not file.exists():
             raise LabError(f"there is no file {file}")
     if preprocessing["kind"] == "text":
-        named_texts = [entry for file in files for entry in _read_texts(file, recipe.data.text_column)]
+        named_texts = [entry for file in files for entry in _read_texts(file, recipe.data)]
         _check_any(named_texts, files)
         return [name for name, _ in named_texts], _encode_texts(preprocessing, [text for _, text in named_texts])
     images = [image for file in files for image in _image_files(file)]
@@ -63,14 +64,18 @@ def _encode_images(preprocessing: Mapping[str, Any], images: list[Tensor]) -> Im
     return ImageExamples(torch.stack(images), targets, preprocessing["mean"], preprocessing["std"])
 
 
-def _read_texts(file: Path, text_column: str) -> list[tuple[str, str]]:
-    if table_suffix(file) in (".csv", ".tsv", ".jsonl"):
-        return [
-            (f"{row.where}: {row.values[text_column]}", row.values[text_column])
-            for row in read_rows(file, (text_column,))
-        ]
-    lines = read_text(file).splitlines()
-    return [(f"{file}, line {number}: {line}", line) for number, line in enumerate(lines, 1) if line.strip()]
+def _read_texts(file: Path, settings: DataSettings) -> list[tuple[str, str]]:
+    """Texts, each after the name that is shown for it: one line, whatever the text holds."""
+    column, suffix = settings.text_column, table_suffix(file)
+    if suffix == ".json":
+        parts = read_json_parts(file, column, settings.label_column)
+        rows = [row for part in parts.values() for row in part]
+    elif suffix:
+        rows = read_rows(file, (column,))
+    else:
+        lines = read_text(file).splitlines()
+        return [(f"{file}, line {number}: {line}", line) for number, line in enumerate(lines, 1) if line.strip()]
+    return [(f"{row.where}: {' '.join(row.values[column].split())}", row.values[column]) for row in rows]
 
 
 def _image_files(file: Path) -> list[Path]:

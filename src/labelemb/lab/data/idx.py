@@ -19,6 +19,7 @@ from labelemb.lab.settings import DataSettings
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 WANTED = f"the idx files {', '.join(FILES)}, each with or without .gz (`labelemb data fetch mnist` downloads MNIST's)"
+FASHION_FOLDERS = ("fashion-mnist", "FashionMNIST", "FashionMNIST/raw")
 FASHION_NAMES = (
     *("T-shirt/top", "trouser", "pullover", "dress", "coat"),
     *("sandal", "shirt", "sneaker", "bag", "ankle boot"),
@@ -27,7 +28,9 @@ FASHION_NAMES = (
 
 def read_idx_folder(settings: DataSettings, path: Path | None) -> Splits[ImageExamples]:
     """Training and test images with their labels."""
-    folder = find_data(path, settings.folders, holds_idx, WANTED)
+    # Fashion-MNIST is only found where somebody points at it: it must not stand in for MNIST unasked
+    folders = settings.folders if path is None else (*settings.folders, *FASHION_FOLDERS)
+    folder = find_data(path, folders, holds_idx, WANTED)
     train = _read_part(folder, FILES[0], FILES[1], settings)
     test = _read_part(folder, FILES[2], FILES[3], settings)
     if train.images.shape[1:] != test.images.shape[1:]:
@@ -44,7 +47,9 @@ def holds_idx(folder: Path) -> bool:
 def _label_names(settings: DataSettings, folder: Path) -> list[str]:
     names = list(settings.label_names)
     if not names:
-        is_fashion = settings.num_labels == len(FASHION_NAMES) and "fashion" in folder.resolve().name.lower()
+        place = folder.resolve()
+        name = place.parent.name if place.name == "raw" else place.name  # torchvision's FashionMNIST/raw
+        is_fashion = settings.num_labels == len(FASHION_NAMES) and "fashion" in name.lower()
         return list(FASHION_NAMES) if is_fashion else [str(label) for label in range(settings.num_labels)]
     if len(names) != settings.num_labels or len(set(names)) != len(names):
         raise LabError(

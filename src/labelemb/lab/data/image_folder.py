@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labelemb.lab.data.examples import ImageExamples
 from labelemb.lab.data.find import find_data
-from labelemb.lab.data.splits import SPLIT_NAMES, Splits
+from labelemb.lab.data.splits import SPLIT_NAMES, Splits, refuse_unknown_parts
 from labelemb.lab.errors import LabError
 from labelemb.lab.settings import DataSettings
 
@@ -25,15 +25,30 @@ logger = logging.getLogger("labelemb")
 def read_image_folder(settings: DataSettings, path: Path | None) -> Splits[ImageExamples]:
     """Every image as a square of data.image_size pixels; labels are the folder names in sorted order."""
     root = find_data(path, settings.folders, _holds_labels, WANTED)
-    found = ((SPLIT_NAMES.get(folder.name.lower()), folder) for folder in _folders(root))
-    parts = {part: folder for part, folder in found if part is not None}
-    if "train" not in parts:
-        parts = {"train": root}
+    parts = _parts(root)
     names = sorted({label.name for folder in parts.values() for label in _folders(folder) if list_images(label)})
     if not names:
         raise LabError(f"{root} holds no images; wanted: {WANTED}")
     examples = {part: _read_part(folder, names, settings) for part, folder in parts.items()}
     return Splits(examples["train"], examples.get("dev"), examples.get("test"), names, str(root))
+
+
+def _parts(root: Path) -> dict[str, Path]:
+    """The folders train, dev and test under whatever names they go by, or the root itself as train."""
+    parts: dict[str, Path] = {}
+    others = []
+    for folder in _folders(root):
+        part = SPLIT_NAMES.get(folder.name.lower())
+        if part is None:
+            others.append(folder)
+        elif part in parts:
+            raise LabError(f"{root} has two {part} folders, {parts[part].name} and {folder.name}: remove one")
+        else:
+            parts[part] = folder
+    if "train" not in parts:
+        return {"train": root}
+    refuse_unknown_parts(root, [folder.name for folder in others if list_images(folder)])
+    return parts
 
 
 def list_images(folder: Path) -> list[Path]:

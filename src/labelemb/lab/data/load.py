@@ -1,6 +1,7 @@
 """From a recipe and a place to a dataset."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from labelemb.lab.data.augment import CropFlip
@@ -51,8 +52,12 @@ def load_data(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
 
 def _read(settings: DataSettings, path: Path | None, seed: int) -> Dataset:
     if settings.kind == "text_table":
-        return _text_dataset(read_text_table(settings, path).complete(settings, seed), settings)
-    return _image_dataset(IMAGE_READERS[settings.kind](settings, path).complete(settings, seed), settings)
+        texts = read_text_table(settings, path)
+        dataset, digest = _text_dataset(texts.complete(settings, seed), settings), texts.digest()
+    else:
+        images = IMAGE_READERS[settings.kind](settings, path)
+        dataset, digest = _image_dataset(images.complete(settings, seed), settings), images.digest()
+    return replace(dataset, digest=digest)
 
 
 def _image_dataset(splits: CompleteSplits[ImageExamples], settings: DataSettings) -> Dataset:

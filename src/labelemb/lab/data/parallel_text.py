@@ -1,5 +1,6 @@
 """Pairs of texts, such as sentences with their translations, and the dataset that a translation recipe trains on."""
 
+import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Sequence
@@ -35,15 +36,28 @@ class PairSplits:
     source: str
     folder: Path | None = None
 
+    def digest(self) -> "hashlib._Hash":
+        """SHA-256 of all pairs, to which more can be added."""
+        found = hashlib.sha256()
+        for part in (self.train, self.dev, self.test):
+            found.update(b"part")
+            found.update("\n".join(chain.from_iterable(part or [])).encode())
+        return found
+
 
 def load_text_pairs(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
     """Read, split and encode the pairs of a recipe."""
     settings = recipe.data
-    splits = _hold_out(READERS[settings.kind](settings, path), settings, seed)
+    read = READERS[settings.kind](settings, path)
+    found = read.digest()
+    splits = _hold_out(read, settings, seed)
     if settings.max_pairs:
         splits.train = splits.train[: settings.max_pairs]
     units = TextUnits.learned(settings, chain.from_iterable(splits.train))
     encoder = PairEncoder.learned(settings, units, splits)
+    if settings.vocabulary_files:
+        for vocabulary in (encoder.source, encoder.target):
+            found.update("\n".join(vocabulary.words).encode())
     train = encoder.encode_training(splits.train, settings.max_length, splits.source, recipe.train.batch_tokens)
     dev = None if splits.dev is None else encoder.encode_scored(splits.dev)
     assert splits.test is not None
@@ -56,6 +70,7 @@ def load_text_pairs(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
         preprocessing=encoder.to_dict(),
         specials=SPECIALS,
         label_counts=counts,
+        digest=found.hexdigest(),
     )
 
 
@@ -129,6 +144,8 @@ def _read_lcsts(settings: DataSettings, path: Path | None) -> PairSplits:
 
 
 def _read_numbers(settings: DataSettings, path: Path | None) -> PairSplits:
+    if path is not None:
+        raise LabError(f"the numbers are spelled out by a program: leave out --data {path}, or copy another recipe")
     return PairSplits(number_pairs(), None, None, "the numbers", None)
 
 

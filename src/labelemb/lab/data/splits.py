@@ -1,6 +1,10 @@
 """Splits: what a reader hands over, and how missing parts are drawn from the training examples."""
 
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
 import torch
@@ -13,8 +17,17 @@ from labelemb.lab.settings import DataSettings
 SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("dev", "val", "valid", "validation"), "dev"),
-    "test": "test",
+    **dict.fromkeys(("test", "testing"), "test"),
 }
+
+
+def refuse_unknown_parts(place: Path, names: Sequence[str]) -> None:
+    """What stands beside a training part and is no other part, such as `eval`, must not be passed over in silence."""
+    if names:
+        raise LabError(
+            f"{place} has a training part, and beside it {', '.join(names)}: known parts are {', '.join(SPLIT_NAMES)}; "
+            "rename or remove it"
+        )
 
 
 class Selectable(Protocol):
@@ -23,6 +36,8 @@ class Selectable(Protocol):
     targets: Tensor
 
     def select(self, index: Tensor) -> Self: ...
+
+    def content(self) -> Iterable[bytes | memoryview]: ...
 
 
 Rows = TypeVar("Rows", bound=Selectable)
@@ -39,6 +54,15 @@ class Splits(Generic[Rows]):
     source: str
     groups: dict[str, list[str]] | None = None
     dev_is_first: bool = False  # a published data set: development examples are its first ones, not random ones
+
+    def digest(self) -> str:
+        """SHA-256 of the label names and of all examples."""
+        found = hashlib.sha256(json.dumps(self.label_names).encode())
+        for part in (self.train, self.dev, self.test):
+            found.update(b"part")
+            for content in () if part is None else part.content():
+                found.update(content)
+        return found.hexdigest()
 
     def complete(self, settings: DataSettings, seed: int) -> "CompleteSplits[Rows]":
         """With a test part, a development part if the settings ask for one, and the training part limited."""

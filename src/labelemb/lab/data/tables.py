@@ -96,6 +96,9 @@ def _delimited(path: Path, reader: Any, required: tuple[str, ...]) -> Iterator[R
     try:
         header = [column.strip() for column in next(reader, [])]
         _check_columns(str(path), header, required)
+        for column in required:
+            if header.count(column) > 1:
+                raise LabError(f"{path}: {header.count(column)} columns have the name {column!r}: rename all but one")
         for values in reader:
             if not values:
                 continue
@@ -126,7 +129,11 @@ def _object_row(where: str, entry: Any, required: tuple[str, ...]) -> Row:
     if not isinstance(entry, dict):
         raise LabError(f"{where}: expected an object with the keys {', '.join(required)}")
     _check_columns(where, list(entry), required)
-    return Row(where, {key: "" if value is None else str(value) for key, value in entry.items()})
+    values = {key: "" if value is None else str(value) for key, value in entry.items()}
+    for key in required:
+        if any("\ud800" <= sign <= "\udfff" for sign in values[key]):
+            raise LabError(f"{where}: {key!r} has half of a surrogate pair (\\ud800 to \\udfff), which is no character")
+    return Row(where, values)
 
 
 def _check_columns(where: str, columns: list[str], required: tuple[str, ...]) -> None:

@@ -1,6 +1,6 @@
 """A classifier's texts from tables, with their splits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from labelemb.lab.data.find import find_data
-from labelemb.lab.data.splits import SPLIT_NAMES, Splits
+from labelemb.lab.data.splits import SPLIT_NAMES, Splits, refuse_unknown_parts
 from labelemb.lab.data.tables import Row, read_json_parts, read_rows, table_suffix
 from labelemb.lab.errors import LabError
 from labelemb.lab.settings import DataSettings
@@ -27,6 +27,11 @@ class Texts:
 
     def select(self, index: Tensor) -> "Texts":
         return Texts([self.texts[place] for place in index.tolist()], self.targets[index])
+
+    def content(self) -> Iterator[bytes | memoryview]:
+        """The bytes of all texts and targets."""
+        yield "\0".join(self.texts).encode()
+        yield self.targets.numpy().data
 
 
 def read_text_table(settings: DataSettings, path: Path | None) -> Splits[Texts]:
@@ -73,6 +78,7 @@ def _read_parts(place: Path, settings: DataSettings) -> dict[str, list[Row]]:
         if part is not None:
             parts[part] = table
     if "train" in parts and place.is_dir():
+        refuse_unknown_parts(place, [table.name for table in tables if table not in parts.values()])
         return {part: _read_single(table, settings, ()) for part, table in parts.items()}
     if len(tables) > 1:
         raise LabError(
