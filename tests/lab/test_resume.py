@@ -37,6 +37,15 @@ def test_a_run_stopped_twice_is_the_run_that_was_not(tmp_path: Path, method: str
     assert_same_run(tmp_path / "whole", tmp_path / "stopped")
 
 
+def test_a_run_whose_epochs_are_single_updates_can_be_stopped(tmp_path: Path) -> None:
+    recipe = quick_recipe("train.batch_size=5000", "train.epochs=6")
+    quick_run(tmp_path / "whole", recipe)
+    stop_at(2, tmp_path / "stopped", recipe, "label-embedding")
+    assert len(read_records(tmp_path / "stopped")) < 6
+    quick_run(tmp_path / "stopped", recipe)
+    assert_same_run(tmp_path / "whole", tmp_path / "stopped")
+
+
 def test_augmentation_goes_on_where_it_was(tmp_path: Path, tiny_data: Callable[[str], Path | None]) -> None:
     recipe = load_recipe("cifar10-small", ["train.epochs=2", "train.batch_size=20", "body.width=0.03"])
     assert recipe.data.augment == "crop_flip"

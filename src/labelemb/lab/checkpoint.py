@@ -18,7 +18,7 @@ import torch
 from labelemb.lab.errors import LabError
 from labelemb.lab.files import cannot, flush_folder, write_aside
 
-FORMAT = b"lblemb02"
+FORMAT = b"lblemb01"
 CURRENT = "checkpoint"
 PREVIOUS = "checkpoint.previous"
 

@@ -10,12 +10,16 @@ from typing import Any
 from labelemb import LabelSpace, __version__
 from labelemb.lab.bodies import make_body
 from labelemb.lab.classifier import out_features
-from labelemb.lab.data import load_data
+from labelemb.lab.data import Dataset, load_data
+from labelemb.lab.engine import check_device
+from labelemb.lab.errors import LabError
 from labelemb.lab.files import make_folder, write_json, write_text
 from labelemb.lab.interrupts import Interrupted
+from labelemb.lab.label_files import load_space
 from labelemb.lab.plan import Comparison, Plan, check_labels, expected_digest, make_plan, run_folder
 from labelemb.lab.pool import WorkerPool
 from labelemb.lab.progress import Board, say
+from labelemb.lab.run import require_tensorboard
 from labelemb.lab.runfolder import RunFolder, RunIdentity
 from labelemb.lab.summary import find_runs, finished_results, summarise
 from labelemb.lab.table import render
@@ -35,26 +39,41 @@ def compare(comparison: Comparison) -> Outcome:
     make_folder(comparison.out)
     check_folder(comparison)
     plan = make_plan(comparison)
+    data = _read_data(comparison, needed=bool(plan.missing))
+    check_folder(comparison, data)
     failures = []
-    if plan.missing:
-        check_feasible(comparison)
+    if data is not None and plan.missing:
+        check_feasible(comparison, data)
         write_text(comparison.out / "recipe.toml", comparison.recipe.to_toml())
         failures = _train(comparison, plan)
     return Outcome(write_summary(comparison.out), failures)
 
 
-def check_folder(comparison: Comparison) -> None:
-    """Refuse a folder with runs of another recipe, version or labels: their numbers cannot stand in one table."""
+def _read_data(comparison: Comparison, needed: bool) -> Dataset | None:
+    """The data; None where all runs are finished, none was named, and none is in the usual places."""
+    try:
+        return load_data(comparison.recipe, comparison.data, comparison.seeds[0])
+    except LabError:
+        if needed or comparison.data is not None:
+            raise
+        return None
+
+
+def check_folder(comparison: Comparison, data: Dataset | None = None) -> None:
+    """Refuse a folder with runs of another recipe, version, labels or data: their numbers cannot stand in one table."""
     recipe = comparison.recipe
     for run in find_runs(comparison.out):
         method, seed = run.path.parent.name, int(run.path.name.removeprefix("seed-"))
         digest = expected_digest(comparison, method, seed)
-        run.check(RunIdentity(recipe.name, recipe.fingerprint(), method, seed, __version__, digest), recipe)
+        identity = RunIdentity(recipe.name, recipe.fingerprint(), method, seed, __version__, digest)
+        run.check(dataclasses.replace(identity, data_digest=None if data is None else data.digest), recipe)
 
 
-def check_feasible(comparison: Comparison) -> None:
-    """Read the data and make every head once, so that what is wrong with them is said at once, and once."""
-    data = load_data(comparison.recipe, comparison.data, comparison.seeds[0])
+def check_feasible(comparison: Comparison, data: Dataset) -> None:
+    """Look at the device and make every head once, so that what is wrong with them is said at once, and once."""
+    check_device(comparison.recipe.train)
+    if comparison.options.tensorboard:
+        require_tensorboard()
     features = out_features(make_body(comparison.recipe, data))
     space = _space_to_reuse(comparison, data.label_names)
     rows = data.train.rows
@@ -125,6 +144,6 @@ def _write_heatmap(out: Path, results: dict[str, list[dict[str, Any]]]) -> None:
         for result in results[method]:
             run = RunFolder(run_folder(out, method, result["seed"]))
             if run.labels_file.exists():
-                space = LabelSpace.load(run.labels_file)
+                space = load_space(run.labels_file)
                 plot_heatmap(space, out / "heatmap.png", title=f"{method}, seed {result['seed']}")
                 return

@@ -1,8 +1,10 @@
 """Lightning Fabric as the engine: device, precision and processes; how a batch is shared out; evaluation."""
 
+import logging
 import os
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -19,15 +21,33 @@ EVALUATION_ROWS = 512
 """Rows of an evaluation batch, at least: without gradients there is room."""
 
 
-def make_fabric(settings: TrainSettings) -> Fabric:
-    """The engine for a recipe's device and precision, in the processes that torchrun started, if it did."""
+def check_device(settings: TrainSettings) -> None:
+    """Refuse a device or a number format that this machine does not have."""
     if settings.device == "cuda" and not torch.cuda.is_available():
         raise LabError(
             "train.device is cuda, but torch finds no CUDA device: set train.device=cpu, or install a CUDA build"
         )
+    if _is_half(settings) and (settings.device == "cpu" or not torch.cuda.is_available()):
+        raise LabError(f"train.precision = {settings.precision} is for CUDA devices: use bf16-mixed on a CPU, or 32")
+
+
+def settings_here(settings: TrainSettings) -> TrainSettings:
+    """How a model that was trained with these settings is used on this machine, which may have another device."""
+    here = replace(settings, device="auto")
+    return replace(here, precision="32") if _is_half(here) and not torch.cuda.is_available() else here
+
+
+def _is_half(settings: TrainSettings) -> bool:
+    return settings.precision.startswith("16-")
+
+
+def make_fabric(settings: TrainSettings) -> Fabric:
+    """The engine for a recipe's device and precision, in the processes that torchrun started, if it did."""
+    check_device(settings)
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_WORLD_SIZE", str(processes)))
     cuda = settings.device != "cpu" and torch.cuda.is_available()
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it would tell the user what the user asked for
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice about the machine, which is not the user's business here
         fabric = Fabric(

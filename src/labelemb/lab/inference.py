@@ -12,7 +12,7 @@ from torch import Tensor
 from labelemb.lab.bodies import make_body
 from labelemb.lab.classifier import Classifier, out_features
 from labelemb.lab.data import Dataset, Examples, ImageExamples, SequenceExamples, load_data, read_inputs
-from labelemb.lab.engine import make_fabric, predict_logits
+from labelemb.lab.engine import make_fabric, predict_logits, settings_here
 from labelemb.lab.errors import LabError
 from labelemb.lab.evaluation import TextScores, Translation, make_generator
 from labelemb.lab.files import read_json
@@ -60,7 +60,7 @@ class TrainedModel:
             raise LabError(
                 f"{self.run.model_file} does not fit the recipe beside it{_sizes(tensors, self.label_names)}"
             ) from error
-        self.fabric = make_fabric(self.recipe.train)
+        self.fabric = make_fabric(settings_here(self.recipe.train))
         self.model = self.fabric.setup_module(self.classifier)
 
     def logits(self, examples: Examples) -> Tensor:
@@ -87,8 +87,7 @@ class TrainedModel:
         if data.label_names != self.label_names or data.preprocessing != self.preprocessing:
             raise LabError(
                 f"the data at {data_path or 'the usual place'} is not what {self.run.path} was trained on: "
-                f"its labels or its vocabulary differ ({len(data.label_names)} labels there, "
-                f"{len(self.label_names)} in the run)"
+                f"{_label_difference(data.label_names, self.label_names)}"
             )
         scaled = self.temperature if data.dev is not None else None
         parts = {name: part for name, part in (("dev", data.dev), ("test", data.test)) if part is not None}
@@ -123,6 +122,16 @@ def _shape_only(label_names: list[str], preprocessing: dict[str, Any]) -> Datase
     """A dataset without examples: a body is made to the shape of its inputs."""
     nothing = ImageExamples(torch.empty(0, 1, 1, 1, dtype=torch.uint8), torch.empty(0))
     return Dataset(nothing, None, nothing, label_names, preprocessing=preprocessing)
+
+
+def _label_difference(there: list[str], here: list[str]) -> str:
+    """In what the labels of data differ from those of a run; else it is the vocabulary that does."""
+    others = sorted({*there} ^ {*here})
+    if len(there) != len(here):
+        return f"its labels or its vocabulary differ ({len(there)} labels there, {len(here)} in the run)"
+    if others:
+        return f"its labels differ ({others[0]!r} is only {'there' if others[0] in there else 'in the run'})"
+    return "its vocabulary, image size or order of labels differs"
 
 
 def _sizes(tensors: dict[str, Tensor], label_names: list[str]) -> str:

@@ -129,7 +129,6 @@ class Run:
                 "optimizer": self.optimizer.state_dict(),
                 "precision": self.fabric.strategy.precision.state_dict(),
                 "processes": self.fabric.world_size,
-                "data": self.data.digest(),
                 "streams": streams,
                 "order": self.epoch_order,
                 "epoch": self.epoch,
@@ -160,13 +159,14 @@ class Run:
             raise LabError(
                 f"{self.folder.path} was begun with {state['processes']} processes: go on with as many, not {processes}"
             )
-        if state["data"] != self.data.digest():
+        try:
+            self.model.load_state_dict(state["model"])
+        except RuntimeError as error:
             before = len(state["model"]["head.predictor.weight"])
             raise LabError(
                 f"the data has changed since {self.folder.path} was begun ({before} labels then, {self.num_labels} "
-                "now; names, vocabulary and targets must be the same): bring it back, or choose another --out"
-            )
-        self.model.load_state_dict(state["model"])
+                "now): bring it back, or choose another --out"
+            ) from error
         self.optimizer.load_state_dict(state["optimizer"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
         streams = state["streams"]
@@ -178,13 +178,18 @@ class Run:
         self.seconds = state["seconds"]
 
 
-def _event_writer(path: Path, step: int) -> Any:
-    """TensorBoard's writer; it forgets events from `step` on, of a run that got further before it was killed."""
+def require_tensorboard() -> Any:
+    """TensorBoard's class of writers."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise LabError("--tensorboard needs the tensorboard package: pip install 'labelemb[tensorboard]'") from error
-    return SummaryWriter(path / "tensorboard", purge_step=step)
+    return SummaryWriter
+
+
+def _event_writer(path: Path, step: int) -> Any:
+    """Forgets events from `step` on, of a run that got further before it was killed."""
+    return require_tensorboard()(path / "tensorboard", purge_step=step)
 
 
 def _write_events(writer: Any, record: dict[str, Any]) -> None:

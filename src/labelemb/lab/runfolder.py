@@ -46,6 +46,8 @@ class RunIdentity:
     version: str
     labels: str | None = None
     """SHA-256 of the file with the labels that the run reuses; None where it reuses none, or nobody knows."""
+    data_digest: str | None = None
+    """`Dataset.digest` of its data; None where the data is not at hand, or the run is older than this entry."""
 
     def to_dict(self) -> dict[str, Any]:
         """For the record; without labels as before there were any."""
@@ -168,9 +170,14 @@ def _difference(found: dict[str, Any], wanted: RunIdentity) -> str:
     }
     difference = next((reason for key, reason in reasons.items() if found.get(key) != getattr(wanted, key)), "")
     if not difference and wanted.labels is not None and found.get("labels") != wanted.labels:
-        there = str(found.get("labels"))[:DIGEST_SHOWN]
-        return f"other labels (SHA-256 {there}... there, {wanted.labels[:DIGEST_SHOWN]}... here)"
+        return f"other labels ({_digests(found.get('labels'), wanted.labels)})"
+    if not difference and None not in (data := (found.get("data_digest"), wanted.data_digest)) and data[0] != data[1]:
+        return f"other data, or of this data before it changed ({_digests(*data)})"
     return difference
+
+
+def _digests(there: str | None, here: str | None) -> str:
+    return f"SHA-256 {str(there)[:DIGEST_SHOWN]}... there, {str(here)[:DIGEST_SHOWN]}... here"
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The one training loop: any recipe, any method, resumable at every update."""
 
+import dataclasses
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -56,6 +57,7 @@ def train_run(
     folder.check(identity, recipe)
     finished = folder.result()
     if finished is not None:
+        folder.check(dataclasses.replace(identity, data_digest=digest_of_data(recipe, data_path, seed)), recipe)
         return finished
     fabric = make_fabric(recipe.train)
     with folder.locked() if fabric.is_global_zero else nullcontext():
@@ -63,6 +65,7 @@ def train_run(
         if finished is not None:  # by the process that had the folder before
             return finished
         data = load_data(recipe, data_path, seed)
+        identity = dataclasses.replace(identity, data_digest=data.digest)
         tell = warn if fabric.is_global_zero else ignore
         reused = None if labels is None else labels.matched(data.label_names, tell)
         if fabric.is_global_zero:
@@ -73,7 +76,7 @@ def train_run(
             folder.begin(identity, recipe, about)
         run = Run(fabric, recipe, method, seed, data, folder, options, reused)
         if run.note:
-            warn(run.note)
+            tell(run.note)
         run.resume(warn)
         with stop or StopRequests(enabled=fabric.world_size == 1) as requests:
             Loop(run, requests, report).fit()
@@ -81,6 +84,16 @@ def train_run(
         if fabric.is_global_zero:
             drop_previous(folder.path)
         return result
+
+
+def digest_of_data(recipe: Recipe, data_path: Path | None, seed: int) -> str | None:
+    """To tell whether a finished run is one of this data; None where none was named and none is in the usual places."""
+    try:
+        return load_data(recipe, data_path, seed).digest
+    except LabError:
+        if data_path is not None:
+            raise
+        return None
 
 
 class Loop:
@@ -108,8 +121,11 @@ class Loop:
                     self.pause()
                     started = time.perf_counter()
             run.end_epoch()
-            if self._save_is_due(epoch_end=True):
+            stopping = self.stop.requested
+            if stopping is not None or self._save_is_due(epoch_end=True):
                 run.save()
+            if stopping is not None and run.epoch < self.settings.epochs:
+                raise Interrupted(stopping)
 
     def update(self, index: Tensor) -> None:
         """One optimiser update on the rows `index`."""

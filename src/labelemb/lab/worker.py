@@ -61,11 +61,10 @@ def _train(
 ) -> bool:
     """One run; False if the worker is to stop."""
     folder = Path(task["folder"])
-    method = parse_method(task["method"])
     try:
         result = train_run(
             recipe,
-            method,
+            parse_method(task["method"]),
             task["seed"],
             data,
             folder,
