@@ -3,7 +3,10 @@
 import errno
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,6 +189,12 @@ def test_data_says_what_is_there_and_where(capsys: Capture, tiny_data: Callable[
         (("train", "digits", "--set", "train.epochs=many"), "must be a whole number"),
         (("train", "mnist-mlp", "--data", "nowhere-at-all"), "there is no file or folder nowhere-at-all"),
         (("train", "digits", "--seed", "x"), "--seed: 'x' is not a whole number"),
+        (("train", "digits", "--method", "label-embedding@tau=0"), "tau is 0.0, but must be above 0"),
+        (("train", "digits", "--data", "nowhere-at-all"), "leave out --data nowhere-at-all"),
+        (("train", "numbers-en-vi", "--data", "nowhere-at-all"), "leave out --data nowhere-at-all"),
+        (("train", "digits", "--set", "train.batch_size=10000000000000"), "must be at most 2147483647"),
+        (("train", "digits", "--set", "body.hidden=[2000000000]"), "there is no memory for so large a body"),
+        (("compare", "digits", "--precision", "16-mixed", "--device", "cpu"), "16-mixed is for CUDA devices"),
         (("evaluate", "no-such-run"), "there is no run folder no-such-run"),
         (("predict", "no-such-run", "x.png"), "there is no run folder no-such-run"),
         (("nearest", "no-such-run", "8"), "there is no run folder or file no-such-run"),
@@ -216,8 +225,36 @@ def test_a_run_without_a_label_space_says_why(tmp_path: Path, capsys: Capture) -
 
 
 def test_a_damaged_result_is_named(tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "result.json").write_text('{"half":')
-    assert "result.json is damaged" in error_line(capsys, "evaluate", str(tmp_path))
+    for content in ('{"half":', "[]"):
+        (tmp_path / "result.json").write_text(content)
+        assert "result.json is damaged" in error_line(capsys, "evaluate", str(tmp_path))
+
+
+def test_finished_runs_are_not_taken_for_those_of_other_data(tmp_path: Path, capsys: Capture) -> None:
+    table, rows = tmp_path / "texts.csv", text_rows()
+    arguments = ("text-csv", "--data", str(write_csv(table, rows)), "--set", "train.epochs=1")
+    run, folder = ("--out", str(tmp_path / "all/plain/seed-0")), ("--out", str(tmp_path / "all"))
+    assert main(["train", *arguments, "--method", "plain", *run]) == 0
+    assert main(["compare", *arguments, "--methods", "plain", "--seeds", "1", *folder]) == 0
+    capsys.readouterr()
+    write_csv(table, [*rows, ["one more about music", "music"]])
+    for verb, place in (("train", (*run, "--method", "plain")), ("compare", (*folder, "--methods", "plain"))):
+        assert "holds a run of other data" in error_line(capsys, verb, *arguments, *place)
+    table.unlink()
+    assert "there is no file or folder" in error_line(capsys, "train", *arguments, "--method", "plain", *run)
+
+
+def test_a_model_trained_on_another_device_is_used_on_this_one(tmp_path: Path, run: Path, capsys: Capture) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(run, copied)
+    recipe = copied / "recipe.toml"
+    text = recipe.read_text().replace('device = "auto"', 'device = "cuda"').replace('"32"', '"16-mixed"')
+    assert '"cuda"' in text
+    assert '"16-mixed"' in text
+    recipe.write_text(text)
+    assert main(["evaluate", str(copied), "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["test"]["error"] == json.loads((run / "result.json").read_text())["test_error"]
 
 
 def test_a_folder_of_another_recipe_is_refused(run: Path, capsys: Capture) -> None:
@@ -243,23 +280,35 @@ def test_a_file_in_the_place_of_the_output_folder_is_one_line(tmp_path: Path, ca
     assert "cannot create the folder" in error_line(capsys, "compare", "digits", "--out", str(tmp_path / "taken"))
 
 
-def test_a_disk_that_fills_up_is_one_line_and_the_run_goes_on_later(
+def test_a_disk_that_fills_up_at_any_file_is_one_line_and_the_run_goes_on_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    writes = iter(range(1000))
     original = os.fsync
 
-    def full(descriptor: int) -> None:
-        if next(writes) == 20:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        original(descriptor)
+    def train(out: Path, full_at: int) -> int:
+        """The exit code on a disk that is full at this write; 0 also where there were fewer."""
+        writes = iter(range(1000))
 
-    arguments = ("train", "digits", "--out", str(tmp_path), "--checkpoint-seconds", "0", *SMALL)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        assert "No space left on device" in error_line(capsys, *arguments)
-    assert (tmp_path / CURRENT).exists()
-    assert main(arguments) == 0
+        def fsync(descriptor: int) -> None:
+            if next(writes) == full_at:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            original(descriptor)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", fsync)
+            return main(("train", "digits", "--out", str(out), *SMALL))
+
+    full_at, code = 0, 2
+    while code:
+        code = train(tmp_path / str(full_at), full_at)
+        captured = capsys.readouterr()
+        if code:
+            assert code == 2
+            assert len(captured.err.splitlines()) == 1
+            assert "No space left on device" in captured.err
+            assert train(tmp_path / str(full_at), full_at=-1) == 0
+        full_at += 1
+    assert full_at > 10
 
 
 def test_ctrl_c_saves_and_exits_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
@@ -282,6 +331,23 @@ def test_ctrl_c_before_the_training_exits_with_130(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(compare_module, "compare", press)
     assert error_line(capsys, "compare", "digits", code=130) == "labelemb: interrupted"
+
+
+def test_ctrl_c_while_the_command_is_imported_exits_with_130() -> None:
+    pressed = """
+import signal, sys
+import labelemb_command
+
+class Press:
+    def find_spec(self, name, *rest):
+        if name == "labelemb":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Press())
+sys.exit(labelemb_command.main())
+"""
+    ended = subprocess.run([sys.executable, "-c", pressed], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "labelemb: interrupted\n")
 
 
 def test_sigterm_exits_as_shells_expect(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -64,10 +64,14 @@ def test_a_name_makes_its_head(text: str, kind: type[Head]) -> None:
         ("label-embedding@alpha=0.8+tau=1.50", "label-embedding@tau=1.5+alpha=0.8"),
         ("online-smoothing@0.8+floor", "online-smoothing@floor+0.8"),
         ("label-embedding@two_sided_cap=True", "label-embedding@two_sided_cap=true"),
+        ("label-embedding@tau=1e20", "label-embedding@tau=1e20"),
+        ("label-embedding@tau=1000000", "label-embedding@tau=1000000"),
+        ("label-smoothing@0.1234567", "label-smoothing@0.1234567"),
     ],
 )
 def test_one_method_has_one_canonical_name(text: str, name: str) -> None:
     assert parse_method(text).name == name
+    assert parse_method(name) == parse_method(text)
     assert parse_method(name) == parse_method(text)
 
 
@@ -153,6 +157,8 @@ def test_methods_are_listed_once_in_their_order() -> None:
         ("label-embedding@", "unknown option ''"),
         ("label-embedding@tau", "option 'tau' of method 'label-embedding' needs a value: tau="),
         ("label-embedding@tau=warm", "option 'tau' .* must be a number, not 'warm'"),
+        ("label-embedding@embedding_lr=nan", "option 'embedding_lr' .* must be a number, not 'nan'"),
+        ("label-embedding@embedding_lr=-1", "option 'embedding_lr' .* is -1, must be at least 0"),
         ("label-embedding@rank=1.5", "option 'rank' .* must be a whole number, not '1.5'"),
         ("label-embedding@correct_only=maybe", "option 'correct_only' .* must be true or false"),
         ("label-embedding@paper+recommended", "names two presets, paper and recommended"),

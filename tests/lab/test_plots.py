@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageColor
 
 from labelemb import LabelSpace
-from labelemb.lab.plots import plot_curves, plot_heatmap
+from labelemb.lab.plots import COLORS, plot_curves, plot_heatmap
 from labelemb.labelspace import pictures
 
 
@@ -43,4 +43,6 @@ def test_curves_of_any_length_are_drawn(tmp_path: Path, epochs: int) -> None:
         return {"curve": [{"epoch": epoch + 1, "test_error": level / (epoch + 1)} for epoch in range(epochs)]}
 
     plot_curves({"plain": [run(2.0), run(3.0)], "label-embedding": [run(2.0)]}, tmp_path / "curves.png")
-    Image.open(tmp_path / "curves.png").verify()
+    pixels = {color for _, color in Image.open(tmp_path / "curves.png").convert("RGB").getcolors(2**24) or ()}
+    assert {ImageColor.getrgb(color) for color in COLORS[:2]} <= pixels
+    assert ImageColor.getrgb(COLORS[2]) not in pixels

@@ -205,6 +205,6 @@ def _generator(run: "Run") -> TextGenerator:
 
 def _not_finite(name: str, step: int) -> LabError:
     return LabError(
-        f"the predictions on the {name} set are not finite at update {step}; the last good checkpoint is kept; a lower "
+        f"the predictions on the {name} set are not finite at update {step}; a checkpoint from before is kept; a lower "
         "train.lr or train.clip_norm=1 may help"
     )

@@ -56,14 +56,17 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file; a file that cannot be read or is damaged is a user error."""
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; a file that cannot be read or is damaged is a user error."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError(f"it holds a {type(found).__name__} and no object")
     except OSError as error:
         raise cannot("read", path, error) from error
     except ValueError as error:
         raise LabError(f"{path} is damaged ({error}): delete it to have it made again") from error
+    return found
 
 
 def cannot(do: str, path: Path, error: OSError) -> LabError:

@@ -1,6 +1,7 @@
 """What may stand after a method's @, how it is read, and the one way it is written."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +55,7 @@ def read_options(kind: str, text: str) -> tuple[tuple[str, ...], dict[str, Any]]
 def canonical_name(kind: str, switches: tuple[str, ...], settings: dict[str, Any]) -> str:
     """The method as text: what `read_options` reads back."""
     main = OPTIONS[kind].main
-    written = [f"{value:g}" if key == main else f"{key}={_write_value(value)}" for key, value in settings.items()]
+    written = [("" if key == main else f"{key}=") + _write_value(value) for key, value in settings.items()]
     options = "+".join([*switches, *written])
     return f"{kind}@{options}" if options else kind
 
@@ -94,8 +95,10 @@ def _read_value(kind: str, key: str, text: str) -> Any:
         if text.isdigit():
             return int(text)
         raise LabError(f"option {key!r} of method {kind!r} must be a whole number, not {text!r}")
-    if not _is_number(text):
+    if not _is_number(text) or not math.isfinite(float(text)):
         raise LabError(f"option {key!r} of method {kind!r} must be a number, not {text!r}")
+    if key == "embedding_lr" and float(text) < 0:
+        raise LabError(f"option {key!r} of method {kind!r} is {text}, must be at least 0")
     return float(text)
 
 
@@ -108,6 +111,7 @@ def _is_number(text: str) -> bool:
 
 
 def _write_value(value: Any) -> str:
+    """All digits, so that no two values share a name, and no +, which separates options."""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return str(value).removesuffix(".0").replace("e+", "e")

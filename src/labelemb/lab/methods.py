@@ -88,7 +88,10 @@ class Method:
         if "no-gate" in self.switches:
             changes["correct_only"] = False
         name = preset or recipe.head.objective
-        objective = (Objective() if name == "default" else getattr(Objective, name)()).replace(**changes)
+        try:
+            objective = (Objective() if name == "default" else getattr(Objective, name)()).replace(**changes)
+        except (TypeError, ValueError) as error:
+            raise LabError(f"method {self.name}: {error}") from error
         fraction = recipe.head.soft_after_fraction
         if fraction and total_steps and objective.soft_after and "soft_after" not in changes:
             objective = objective.replace(soft_after=max(1, round(fraction * total_steps)))

@@ -37,11 +37,13 @@ def plot_curves(results: dict[str, list[dict[str, Any]]], path: Path) -> None:
     axes = figure.subplots()
     for number, (method, runs) in enumerate(results.items()):
         color = COLORS[number % len(COLORS)]
+        marker = "o" if len(runs[0]["curve"]) == 1 else None  # a line through one point is none
         for run in runs:
             epochs = [point["epoch"] for point in run["curve"]]
-            axes.plot(epochs, [point[score] for point in run["curve"]], color=color, alpha=0.2, linewidth=0.8)
+            scores = [point[score] for point in run["curve"]]
+            axes.plot(epochs, scores, color=color, alpha=0.2, linewidth=0.8, marker=marker)
         curves = np.array([[point[score] for point in run["curve"]] for run in runs])
-        axes.plot(epochs, curves.mean(0), color=color, linewidth=1.8, label=f"{method} ({len(runs)})")
+        axes.plot(epochs, curves.mean(0), color=color, linewidth=1.8, marker=marker, label=f"{method} ({len(runs)})")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
     axes.set_ylabel(main.curve_axis)

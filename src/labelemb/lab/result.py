@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from labelemb import LabelSpace, __version__
+from labelemb import LabelSpace, LabelSpaceError, __version__
 from labelemb.lab.data import Dataset
+from labelemb.lab.errors import LabError
 from labelemb.lab.example_pictures import FILE, draw_examples
 from labelemb.lab.files import write_bytes, write_json
 from labelemb.lab.main_score import ERROR, MainScore
@@ -114,7 +115,10 @@ def _write_files(run: "Run", files: dict[str, Any]) -> None:
     run.folder.write_model(tensors, about)
     space = run.classifier.head.label_space(names)
     if space is not None:
-        _with_data(space, run.data).save(run.folder.labels_file)
+        try:
+            _with_data(space, run.data).save(run.folder.labels_file)
+        except LabelSpaceError as error:  # a full disk, say
+            raise LabError(str(error)) from error
     for name, content in files.items():
         write_json(run.folder.path / name, content)
     examples = draw_examples(run.data)

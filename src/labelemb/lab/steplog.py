@@ -40,7 +40,7 @@ class StepLog:
             terms = ", ".join(name for name in broken if name in TERMS) or "the sum of the terms"
             update = step - len(self.rows) + self.checked + first + 1
             raise LabError(
-                f"the loss is not finite at update {update} (broken: {terms}); the last good checkpoint is kept; "
+                f"the loss is not finite at update {update} (broken: {terms}); a checkpoint from before is kept; "
                 "a lower train.lr or train.clip_norm=1 may help"
             )
         self.checked = len(self.rows)

@@ -1,0 +1,25 @@
+"""What the command `labelemb` starts with: Ctrl-C is one line and exit code 130 from the first moment on.
+
+It stands beside the package `labelemb`, for importing anything of that imports torch, which takes seconds. An
+interrupt inside of such imports comes out as whatever error the interrupted library makes of it.
+"""
+
+import os
+import signal
+from types import FrameType
+
+INTERRUPTED = 130
+
+
+def main() -> int:
+    """Import the command, then run it."""
+    before = signal.signal(signal.SIGINT, _leave)
+    from labelemb.lab.cli import main as run
+
+    signal.signal(signal.SIGINT, before)
+    return run()
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"labelemb: interrupted\n")
+    os._exit(INTERRUPTED)
