@@ -10,9 +10,8 @@ from typing import Any
 from labelemb import LabelSpace, __version__
 from labelemb.lab.bodies import make_body
 from labelemb.lab.classifier import out_features
-from labelemb.lab.data import Dataset, load_data
+from labelemb.lab.data import Dataset, load_data, load_data_if_any
 from labelemb.lab.engine import check_device
-from labelemb.lab.errors import LabError
 from labelemb.lab.files import make_folder, write_json, write_text
 from labelemb.lab.interrupts import Interrupted
 from labelemb.lab.label_files import load_space
@@ -39,7 +38,8 @@ def compare(comparison: Comparison) -> Outcome:
     make_folder(comparison.out)
     check_folder(comparison)
     plan = make_plan(comparison)
-    data = _read_data(comparison, needed=bool(plan.missing))
+    read = load_data if plan.missing else load_data_if_any
+    data = read(comparison.recipe, comparison.data, comparison.seeds[0])
     check_folder(comparison, data)
     failures = []
     if data is not None and plan.missing:
@@ -49,16 +49,6 @@ def compare(comparison: Comparison) -> Outcome:
     return Outcome(write_summary(comparison.out), failures)
 
 
-def _read_data(comparison: Comparison, needed: bool) -> Dataset | None:
-    """The data; None where all runs are finished, none was named, and none is in the usual places."""
-    try:
-        return load_data(comparison.recipe, comparison.data, comparison.seeds[0])
-    except LabError:
-        if needed or comparison.data is not None:
-            raise
-        return None
-
-
 def check_folder(comparison: Comparison, data: Dataset | None = None) -> None:
     """Refuse a folder with runs of another recipe, version, labels or data: their numbers cannot stand in one table."""
     recipe = comparison.recipe
@@ -66,7 +56,7 @@ def check_folder(comparison: Comparison, data: Dataset | None = None) -> None:
         method, seed = run.path.parent.name, int(run.path.name.removeprefix("seed-"))
         digest = expected_digest(comparison, method, seed)
         identity = RunIdentity(recipe.name, recipe.fingerprint(), method, seed, __version__, digest)
-        run.check(dataclasses.replace(identity, data_digest=None if data is None else data.digest), recipe)
+        run.check(dataclasses.replace(identity, data_digest=data and data.digest), recipe)
 
 
 def check_feasible(comparison: Comparison, data: Dataset) -> None:

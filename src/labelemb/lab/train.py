@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labelemb import __version__
 from labelemb.lab.checkpoint import drop_previous
-from labelemb.lab.data import load_data
+from labelemb.lab.data import load_data, load_data_if_any
 from labelemb.lab.engine import Sharing, make_fabric
 from labelemb.lab.errors import LabError
 from labelemb.lab.interrupts import Interrupted, StopRequests
@@ -57,7 +57,8 @@ def train_run(
     folder.check(identity, recipe)
     finished = folder.result()
     if finished is not None:
-        folder.check(dataclasses.replace(identity, data_digest=digest_of_data(recipe, data_path, seed)), recipe)
+        at_hand = load_data_if_any(recipe, data_path, seed)
+        folder.check(dataclasses.replace(identity, data_digest=at_hand and at_hand.digest), recipe)
         return finished
     fabric = make_fabric(recipe.train)
     with folder.locked() if fabric.is_global_zero else nullcontext():
@@ -84,16 +85,6 @@ def train_run(
         if fabric.is_global_zero:
             drop_previous(folder.path)
         return result
-
-
-def digest_of_data(recipe: Recipe, data_path: Path | None, seed: int) -> str | None:
-    """To tell whether a finished run is one of this data; None where none was named and none is in the usual places."""
-    try:
-        return load_data(recipe, data_path, seed).digest
-    except LabError:
-        if data_path is not None:
-            raise
-        return None
 
 
 class Loop:

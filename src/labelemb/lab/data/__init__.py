@@ -4,7 +4,7 @@ from labelemb.lab.data.describe import describe_data
 from labelemb.lab.data.encode import encode_inputs, read_inputs
 from labelemb.lab.data.examples import Dataset, Examples, ImageExamples, TextExamples
 from labelemb.lab.data.fetch import fetch, fetchable_names
-from labelemb.lab.data.load import load_data
+from labelemb.lab.data.load import load_data, load_data_if_any
 from labelemb.lab.data.parallel_text import PairEncoder
 from labelemb.lab.data.sequences import SequenceExamples
 
@@ -20,5 +20,6 @@ __all__ = [
     "fetch",
     "fetchable_names",
     "load_data",
+    "load_data_if_any",
     "read_inputs",
 ]

@@ -50,6 +50,16 @@ def load_data(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
     return dataset
 
 
+def load_data_if_any(recipe: Recipe, path: Path | None, seed: int) -> Dataset | None:
+    """The same, but None where no path is given and there is nothing in the usual places."""
+    try:
+        return load_data(recipe, path, seed)
+    except LabError:
+        if path is not None:
+            raise
+        return None
+
+
 def _read(settings: DataSettings, path: Path | None, seed: int) -> Dataset:
     if settings.kind == "text_table":
         texts = read_text_table(settings, path)
