@@ -56,7 +56,7 @@ def check_folder(comparison: Comparison, data: Dataset | None = None) -> None:
         method, seed = run.path.parent.name, int(run.path.name.removeprefix("seed-"))
         digest = expected_digest(comparison, method, seed)
         identity = RunIdentity(recipe.name, recipe.fingerprint(), method, seed, __version__, digest)
-        run.check(dataclasses.replace(identity, data_digest=data and data.digest), recipe)
+        run.check(dataclasses.replace(identity, data_digest=data.digest if data else None), recipe)
 
 
 def check_feasible(comparison: Comparison, data: Dataset) -> None:

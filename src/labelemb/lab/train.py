@@ -58,7 +58,7 @@ def train_run(
     finished = folder.result()
     if finished is not None:
         at_hand = load_data_if_any(recipe, data_path, seed)
-        folder.check(dataclasses.replace(identity, data_digest=at_hand and at_hand.digest), recipe)
+        folder.check(dataclasses.replace(identity, data_digest=at_hand.digest if at_hand else None), recipe)
         return finished
     fabric = make_fabric(recipe.train)
     with folder.locked() if fabric.is_global_zero else nullcontext():
