@@ -56,17 +56,26 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; a file that cannot be read or is damaged is a user error."""
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; a file that cannot be read or is damaged is a user error."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError(f"it holds a {type(found).__name__} and no object")
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise cannot("read", path, error) from error
     except ValueError as error:
-        raise LabError(f"{path} is damaged ({error}): delete it to have it made again") from error
+        raise _damaged(path, str(error)) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The same of a file that the lab has written, which holds an object."""
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise _damaged(path, f"it holds a {type(found).__name__} and no object")
     return found
+
+
+def _damaged(path: Path, reason: str) -> LabError:
+    return LabError(f"{path} is damaged ({reason}): delete it to have it made again")
 
 
 def cannot(do: str, path: Path, error: OSError) -> LabError:

@@ -15,7 +15,7 @@ from labelemb.lab.data import Dataset, Examples, ImageExamples, SequenceExamples
 from labelemb.lab.engine import make_fabric, predict_logits, settings_here
 from labelemb.lab.errors import LabError
 from labelemb.lab.evaluation import TextScores, Translation, make_generator
-from labelemb.lab.files import read_json
+from labelemb.lab.files import read_object
 from labelemb.lab.generate import TextGenerator
 from labelemb.lab.label_files import load_space
 from labelemb.lab.methods import parse_method
@@ -80,7 +80,7 @@ class TrainedModel:
 
     def evaluate(self, data_path: Path | None) -> dict[str, Scores] | dict[str, TextScores]:
         """Scores on the dev and test sets of the training data, or of a like data set elsewhere."""
-        about = read_json(self.run.path / "run.json")
+        about = read_object(self.run.path / "run.json")
         if data_path is None and about["data"]:
             data_path = Path(about["data"])
         data = load_data(self.recipe, data_path, about["seed"])
@@ -125,13 +125,14 @@ def _shape_only(label_names: list[str], preprocessing: dict[str, Any]) -> Datase
 
 
 def _label_difference(there: list[str], here: list[str]) -> str:
-    """In what the labels of data differ from those of a run; else it is the vocabulary that does."""
+    """In what the labels of data differ from those of a run."""
     others = sorted({*there} ^ {*here})
-    if len(there) != len(here):
-        return f"its labels or its vocabulary differ ({len(there)} labels there, {len(here)} in the run)"
+    found = f"{len(there)} labels there, {len(here)} in the run"
     if others:
-        return f"its labels differ ({others[0]!r} is only {'there' if others[0] in there else 'in the run'})"
-    return "its vocabulary, image size or order of labels differs"
+        found += f"; {others[0]!r} is only {'there' if others[0] in there else 'in the run'}"
+    elif there == here:
+        found = "the labels are the same"
+    return f"its labels or its vocabulary differ ({found})"
 
 
 def _sizes(tensors: dict[str, Tensor], label_names: list[str]) -> str:

@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from labelemb.lab.errors import LabError
-from labelemb.lab.files import cannot, make_folder, read_json, write_bytes, write_json, write_text
+from labelemb.lab.files import cannot, make_folder, read_object, write_bytes, write_json, write_text
 from labelemb.lab.recipe import Recipe, load_recipe
 
 LOCK_SECONDS = 10.0
@@ -91,7 +91,7 @@ class RunFolder:
         """Refuse a folder that holds another run: recipe, version, method, seed and reused labels must be the same."""
         for name in ("run.json", "result.json"):
             if (self.path / name).exists():
-                found = read_json(self.path / name)
+                found = read_object(self.path / name)
                 difference = _difference(found, identity)
                 if found.get("fingerprint") != identity.fingerprint:
                     difference = "another recipe" + self._changed_settings(recipe)
@@ -110,7 +110,7 @@ class RunFolder:
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished run, else None."""
-        return read_json(self.result_file) if self.result_file.exists() else None
+        return read_object(self.result_file) if self.result_file.exists() else None
 
     def require_result(self) -> dict[str, Any]:
         """The result of a run that must be finished."""
@@ -151,7 +151,7 @@ class RunFolder:
         if not self.model_file.exists():
             raise LabError(f"{self.path} holds no trained model (no model.safetensors)")
         try:
-            return load_file(self.model_file), read_json(self.path / "model.json")
+            return load_file(self.model_file), read_object(self.path / "model.json")
         except OSError as error:
             raise cannot("read", self.model_file, error) from error
         except SafetensorError as error:
