@@ -63,7 +63,8 @@ def test_the_fields_of_a_method_are_those_promised(results: dict[str, list[dict[
 
 def test_error_reduction_is_the_share_of_plains_error(results: dict[str, list[dict[str, Any]]]) -> None:
     summary = summarise(results)["methods"]
-    assert summary["label-embedding"]["error_reduction"] == pytest.approx(25.0)  # from 2.0 to 1.5
+    # plain has a third seed, 2.2, which label embedding lacks: from 1.9 to 1.5
+    assert summary["label-embedding"]["error_reduction"] == pytest.approx(100 * 0.4 / 1.9)
     assert "error_reduction" not in summary["plain"]
 
 
@@ -152,7 +153,7 @@ def test_the_tables_show_the_numbers(results: dict[str, list[dict[str, Any]]]) -
     summary = summarise(results)
     rows = accuracy_table(summary).rows
     assert rows[0] == ["plain", "3", "2.00 ± 0.20", "1.80", "-", "-", "-"]
-    assert rows[1] == ["label-embedding", "2", "1.50 ± 0.00", "1.50", "25.0 %", "-0.40 [-1.67, +0.87]", "0.156"]
+    assert rows[1] == ["label-embedding", "2", "1.50 ± 0.00", "1.50", "21.1 %", "-0.40 [-1.67, +0.87]", "0.156"]
     assert rows[2] == ["label-smoothing", "1", "1.50", "1.50", "25.0 %", "-", "-"]
     quality = quality_table(summary).rows[1]
     assert quality[:3] == ["label-embedding", "3.00", "3.0"]

@@ -81,11 +81,19 @@ def _summarise_method(runs: Sequence[Result], baseline: Sequence[Result]) -> dic
     summary["epochs_to_plain"] = spread([epochs_to(run["curve"], goal, score, main) for run in runs])
     summary["fluctuation"] = spread([fluctuation(run["curve"]) for run in runs])
     if baseline and runs is not baseline:
-        before = statistics.fmean(run["test_error"] for run in baseline)
-        after = summary["test_error"]["mean"]
-        summary["error_reduction"] = 100 * (before - after) / before if before else None
+        summary["error_reduction"] = error_reduction(runs, baseline)
         summary["against_plain"] = compare_runs(runs, baseline, f"test_{main.reported}")
     return summary
+
+
+def error_reduction(runs: Sequence[Result], baseline: Sequence[Result]) -> float | None:
+    """By how many percent of plain's mean error a method's is lower, over the seeds in common."""
+    common = {run["seed"] for run in runs} & {run["seed"] for run in baseline}
+    after, before = (
+        statistics.fmean([run["test_error"] for run in side if run["seed"] in common] or [0.0])
+        for side in (runs, baseline)
+    )
+    return 100 * (before - after) / before if before else None
 
 
 def _goal(baseline: Sequence[Result], main: MainScore) -> float | None:
