@@ -67,6 +67,15 @@ def test_a_test_folder_is_used_under_any_known_name_and_no_folder_is_passed_over
         load(tmp_path)
 
 
+def test_images_are_known_by_their_files_wherever_these_lie(tmp_path: Path) -> None:
+    write_image_folder(tmp_path / "here")
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    before = load(tmp_path / "here").digest
+    assert load(tmp_path / "there").digest == before
+    write_image(tmp_path / "there" / "red" / "0.png", (201, 0, 0), size=(16, 40))
+    assert load(tmp_path / "there").digest != before
+
+
 def test_grey_images_and_images_with_transparency_are_read(tmp_path: Path) -> None:
     folder = write_image_folder(tmp_path / "images", per_label=4)
     Image.new("L", (9, 9), 100).save(folder / "red" / "grey.png")

@@ -30,7 +30,8 @@ def read_image_folder(settings: DataSettings, path: Path | None) -> Splits[Image
     if not names:
         raise LabError(f"{root} holds no images; wanted: {WANTED}")
     examples = {part: _read_part(folder, names, settings) for part, folder in parts.items()}
-    return Splits(examples["train"], examples.get("dev"), examples.get("test"), names, str(root))
+    files = [file for folder in parts.values() for name in names for file in list_images(folder / name)]
+    return Splits(examples["train"], examples.get("dev"), examples.get("test"), names, str(root), files=files)
 
 
 def _parts(root: Path) -> dict[str, Path]:

@@ -54,11 +54,15 @@ class Splits(Generic[Rows]):
     source: str
     groups: dict[str, list[str]] | None = None
     dev_is_first: bool = False  # a published data set: development examples are its first ones, not random ones
+    files: Sequence[Path] = ()  # below `source`: where machines decode the same files to examples that differ a little
 
     def digest(self) -> str:
-        """SHA-256 of the label names and of all examples."""
+        """SHA-256 of the label names and of all files, or else of all examples."""
         found = hashlib.sha256(json.dumps(self.label_names).encode())
-        for part in (self.train, self.dev, self.test):
+        for file in self.files:
+            found.update(file.relative_to(self.source).as_posix().encode())
+            found.update(hashlib.sha256(file.read_bytes()).digest())
+        for part in () if self.files else (self.train, self.dev, self.test):
             found.update(b"part")
             for content in () if part is None else part.content():
                 found.update(content)
