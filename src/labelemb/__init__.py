@@ -3,8 +3,6 @@
 Replace a network's last linear layer and its cross entropy by one `LabelEmbeddingHead`, and train.
 """
 
-from importlib.metadata import PackageNotFoundError, version
-
 from labelemb.attach import attach, predictor_only
 from labelemb.embedding import CompressedEmbedding, DenseEmbedding, FixedEmbedding, LabelEmbedding
 from labelemb.heads import (
@@ -19,15 +17,12 @@ from labelemb.heads import (
     TeacherFreeHead,
 )
 from labelemb.labelspace import LabelSpace, LabelSpaceError
-from labelemb.objective import LossTerms, Objective, label_embedding_loss
+from labelemb.objective import Objective
 from labelemb.running import RunningEmbedding
 from labelemb.soft_target_loss import SoftTargetLoss
 from labelemb.temperature import fit_temperature
-
-try:
-    __version__ = version("labelemb")
-except PackageNotFoundError:  # run from a source tree that was never installed
-    __version__ = "0+unknown"
+from labelemb.terms import LossTerms, label_embedding_loss
+from labelemb.version import __version__
 
 __all__ = [
     "CompressedEmbedding",

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from labelemb.groups import ChunkTargets, Group, as_column
-from labelemb.objective import LossTerms, cap_of, cap_slope, target_shares, training_terms
 from labelemb.products import Products
 from labelemb.running import RunningEmbedding
+from labelemb.terms import LossTerms, cap_of, cap_slope, target_shares, training_terms
 
 if TYPE_CHECKING:
     from labelemb.heads.label_embedding import LabelEmbeddingHead

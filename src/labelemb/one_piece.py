@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from labelemb.objective import LossTerms, cap_of, cap_slope, target_shares
 from labelemb.products import Products
 from labelemb.running import RunningEmbedding
+from labelemb.terms import LossTerms, cap_of, cap_slope, target_shares
 
 if TYPE_CHECKING:
     from labelemb.heads.label_embedding import LabelEmbeddingHead

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from labelemb.heads.base import TrainingTerms, count_correct, per_row_output
-from labelemb.objective import observed_right, reduce_rows, row_terms, soft_row_terms, softened, widened
 from labelemb.running import RunningEmbedding
 from labelemb.targets import Batch
+from labelemb.terms import observed_right, reduce_rows, row_terms, soft_row_terms, softened, widened
 
 if TYPE_CHECKING:
     from labelemb.heads.label_embedding import LabelEmbeddingHead

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from labelemb.embedding import FixedEmbedding
 from labelemb.labelspace import LabelSpace
-from labelemb.objective import widened
 from labelemb.targets import checked_labels, checked_weight
+from labelemb.terms import widened
 
 
 class SoftTargetLoss(nn.Module):

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import Tensor
 
-from labelemb.objective import widened
 from labelemb.targets import checked_labels
+from labelemb.terms import widened
 
 LOWEST, HIGHEST = 1e-3, 1e3
 """Inverse temperatures are searched in this range."""

@@ -152,3 +152,11 @@ def test_ctrl_c_ends_with_130_and_loses_nothing(tmp_path: Path) -> None:
     for out in (run_folder(tmp_path, "plain", 1), tmp_path / "never interrupted"):
         quick_run(out, quick_recipe("train.epochs=30"), "plain", seed=1)
     assert_same_run(run_folder(tmp_path, "plain", 1), tmp_path / "never interrupted")
+
+
+def test_a_missing_tensorboard_is_said_before_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    asked = comparison(tmp_path, "plain", 1)
+    with pytest.raises(LabError, match=r"needs the tensorboard package: pip install 'labelemb\[tensorboard\]'"):
+        compare(dataclasses.replace(asked, options=dataclasses.replace(asked.options, tensorboard=True)))
+    assert not (tmp_path / "plain").exists()

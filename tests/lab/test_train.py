@@ -149,6 +149,7 @@ def test_a_loss_that_is_not_finite_stops_with_update_and_term_and_keeps_the_chec
     with pytest.raises(LabError, match=r"not finite at update [23] \(broken: hard") as error:
         quick_run(tmp_path, recipe, options=RunOptions(checkpoint_seconds=0.0))
     assert "\n" not in str(error.value)
+    assert "the last checkpoint before it, if there was one, is kept" in str(error.value)
     kept = load_checkpoint(tmp_path, warn=pytest.fail)
     assert kept is not None
     assert all(value.isfinite().all() for value in kept["model"].values())

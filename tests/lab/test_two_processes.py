@@ -22,6 +22,7 @@ RUNS = {
     "label-embedding@recommended": ("digits", DIGITS),
     "online-smoothing": ("digits", [*DIGITS, "train.accumulate=2"]),
     "label-embedding@soft_after=3": ("numbers-en-vi", NUMBERS),
+    "label-embedding@soft_after=99": ("digits", [*DIGITS, "train.epochs=1"]),  # a soft term that never starts
 }
 # several runs in one start of the processes, which takes longer than the training
 SCRIPT = """
@@ -50,6 +51,8 @@ def test_two_processes_give_the_result_of_one(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("the run is in") == len(RUNS), "one process speaks for all"
+    assert done.stderr.count("the soft term never starts") == 1, "one process warns for all"
+    assert "GLOBAL_RANK" not in done.stderr, "the engine does not tell what the user asked for"
     for method, (recipe, overrides) in RUNS.items():
         quick_run(one_process / method, load_recipe(recipe, overrides), method)
         assert_close(two_processes / method, one_process / method)

@@ -33,6 +33,26 @@ def test_a_worker_ends_with_a_checkpoint_when_nobody_listens_any_more(tmp_path: 
     assert (tmp_path / "run" / CURRENT).exists()
 
 
+def test_a_worker_reports_a_method_it_does_not_know_and_waits_for_the_next_run(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(quick_recipe("train.epochs=1").to_toml())
+    comparison = {"recipe": str(recipe), "data": None, "options": {"threads": 1}}
+    tasks = [{"method": name, "seed": 0, "folder": str(tmp_path / name)} for name in ("magic", "plain")]
+    done = subprocess.run(
+        [sys.executable, "-m", "labelemb.lab.worker"],
+        input="".join(json.dumps(message) + "\n" for message in (comparison, *tasks)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[0]["event"] == "failed"
+    assert events[0]["user_error"]
+    assert "magic" in events[0]["message"]
+    assert events[-1]["event"] == "done"
+
+
 def test_two_processes_do_not_train_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runfolder, "LOCK_SECONDS", 0.0)
     with RunFolder(tmp_path).locked(), pytest.raises(LabError, match="another process is training in"):

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from labelemb.labelspace import LabelSpace
-from labelemb.objective import LossTerms, Objective, RowTerms, brief, training_terms, widened
+from labelemb.objective import Objective
 from labelemb.targets import Batch, checked_weight, read_batch
+from labelemb.terms import LossTerms, RowTerms, brief, training_terms, widened
 
 
 @dataclass

@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from labelemb.heads.label_embedding import LabelEmbeddingHead
-from labelemb.objective import widened
 from labelemb.targets import Batch
+from labelemb.terms import widened
 
 
 class SingleOutputHead(LabelEmbeddingHead):

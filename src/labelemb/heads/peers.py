@@ -13,9 +13,10 @@ from torch import Tensor
 from labelemb.distributed import sum_over_processes
 from labelemb.heads.base import Head, HeadOutput, count_correct
 from labelemb.labelspace import LabelSpace
-from labelemb.objective import LossTerms, Objective, target_shares, widened
+from labelemb.objective import Objective
 from labelemb.precision import kept_wide
 from labelemb.targets import Batch
+from labelemb.terms import LossTerms, target_shares, widened
 
 
 class LogitHead(Head):

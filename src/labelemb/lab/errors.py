@@ -6,3 +6,11 @@ class LabError(Exception):
 
     def __init__(self, text: str) -> None:
         super().__init__(" ".join(text.split()))
+
+
+def not_finite(what: str, step: int, broken: str = "") -> LabError:
+    """What to say of a training that has diverged at an update."""
+    return LabError(
+        f"{what} not finite at update {step}{broken}; the last checkpoint before it, if there was one, is kept; a "
+        "lower train.lr or train.clip_norm=1 may help"
+    )

@@ -8,7 +8,7 @@ import torch
 from labelemb.lab.classifier import Classifier
 from labelemb.lab.data import Examples, PairEncoder, SequenceExamples
 from labelemb.lab.decode import SearchOptions
-from labelemb.lab.errors import LabError
+from labelemb.lab.errors import not_finite
 from labelemb.lab.generate import TextGenerator
 from labelemb.lab.main_score import MainScore, main_score
 from labelemb.lab.metrics import confusions, error_percent, mean_nll, reliability, score, temperature_of
@@ -47,7 +47,7 @@ class Classification:
     def scores(self, run: "Run", name: str, examples: Examples) -> dict[str, float]:
         logits = run.logits(examples)
         if not bool(logits.isfinite().all()):
-            raise _not_finite(name, run.step)
+            raise not_finite(f"the predictions on the {name} set are", run.step)
         return {
             f"{name}_error": error_percent(logits, examples.targets),
             f"{name}_nll": mean_nll(logits, examples.targets),
@@ -129,7 +129,7 @@ class Translation:
         device = run.fabric.device
         tokens = token_scores(run.classifier, examples, device)
         if not tokens.nll < float("inf"):
-            raise _not_finite(name, run.step)
+            raise not_finite(f"the predictions on the {name} set are", run.step)
         found = self._generated(_generator(run), examples, SearchOptions(max_length=self.settings.max_length))
         greedy = {f"{name}_{key}_greedy": found[key] for key in ("bleu", "rouge1", "exact", "length_ratio")}
         return {f"{name}_error": tokens.error, f"{name}_nll": tokens.nll, **greedy}
@@ -201,10 +201,3 @@ def make_generator(
 
 def _generator(run: "Run") -> TextGenerator:
     return make_generator(run.classifier, run.data.preprocessing, run.data.label_names, run.fabric.device)
-
-
-def _not_finite(name: str, step: int) -> LabError:
-    return LabError(
-        f"the predictions on the {name} set are not finite at update {step}; a checkpoint from before is kept; a lower "
-        "train.lr or train.clip_norm=1 may help"
-    )

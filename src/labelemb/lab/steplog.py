@@ -8,7 +8,7 @@ from torch import Tensor
 
 from labelemb.lab.classifier import STATISTICS, TERMS
 from labelemb.lab.engine import reduced
-from labelemb.lab.errors import LabError
+from labelemb.lab.errors import not_finite
 
 CHECK_EVERY = 50
 """Updates between two looks at whether the losses are finite: looking at each would wait for the device."""
@@ -39,10 +39,7 @@ class StepLog:
             broken = [name for name, is_bad in zip(STATISTICS, bad[first].tolist(), strict=True) if is_bad]
             terms = ", ".join(name for name in broken if name in TERMS) or "the sum of the terms"
             update = step - len(self.rows) + self.checked + first + 1
-            raise LabError(
-                f"the loss is not finite at update {update} (broken: {terms}); a checkpoint from before is kept; "
-                "a lower train.lr or train.clip_norm=1 may help"
-            )
+            raise not_finite("the loss is", update, f" (broken: {terms})")
         self.checked = len(self.rows)
 
     def take(self) -> dict[str, Any]:

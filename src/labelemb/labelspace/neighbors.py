@@ -1,7 +1,14 @@
 """The answer of `LabelSpace.nearest`."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from .errors import LabelSpaceError
+
+if TYPE_CHECKING:
+    from .space import LabelSpace
 
 
 class Neighbor(NamedTuple):
@@ -31,6 +38,31 @@ class Neighbors(list[Neighbor]):
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def find_nearest(space: "LabelSpace", index: int, k: int, symmetric: bool) -> Neighbors:
+    """The k labels most similar to the one at `index`, as `LabelSpace.nearest` promises."""
+    if k < 1:
+        raise LabelSpaceError(f"k must be at least 1, not {k}")
+    score, similar = space.form.row(index)
+    normaliser = torch.logsumexp(score, dim=0)
+    if symmetric:
+        column, similar_column = space.form.column(index)
+        score = (score + column - space.log_normalisers()) / 2
+        normaliser = normaliser / 2
+        similar = similar | similar_column
+    candidate = torch.ones(space.num_labels, dtype=torch.bool)
+    candidate[[index, *map(space.index, space.specials)]] = False
+    places = (candidate & similar).nonzero()[:, 0]
+    best = places[score[places].sort(descending=True, stable=True).indices[:k]]
+    similarities = (score[best] - normaliser).exp().tolist()
+    learned = space.learned(index)
+    return Neighbors(
+        (Neighbor(space.names[place], value) for place, value in zip(best.tolist(), similarities, strict=True)),
+        label=space.names[index],
+        learned=learned,
+        note=explain(len(best), k, int(candidate.sum()), learned),
+    )
 
 
 def explain(found: int, wanted: int, others: int, learned: bool) -> str:

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
 from labelemb.optional import import_optional
+from labelemb.version import __version__
 
 from . import exports, file_format, pictures
 from .conversion import ArrayLike, checked_counts, float32_copy, integer_copy, plain_objective
@@ -16,8 +16,9 @@ from .errors import LabelSpaceError
 from .forms import DenseForm, FactorForm, Form
 from .html import html_table
 from .labels import Label, LabelIndex, Labels
-from .names import quote_few, refuse_repeated
-from .neighbors import Neighbor, Neighbors, explain
+from .names import quote_few
+from .neighbors import Neighbors, find_nearest
+from .selection import about_selection, refuse_other_names
 from .top_k_form import TopKForm
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class LabelSpace:
         self.specials = tuple(dict.fromkeys(self.names[self.index(special)] for special in specials))
         self.objective = None if objective is None else plain_objective(objective)
         self.groups = None if groups is None else self._checked_groups(groups)
-        self.versions = dict(versions or {"labelemb": _own_version()}) | {"format": file_format.VERSION}
+        self.versions = dict(versions or {"labelemb": __version__}) | {"format": file_format.VERSION}
         self._log_normalisers: Tensor | None = None
 
     @classmethod
@@ -253,38 +254,12 @@ class LabelSpace:
             symmetric: rank by the mean of log p(label -> other) and log p(other -> label); the similarity given is
                 the exponential of that mean, and a label counts that is similar in at least one direction.
         """
-        index = self.index(label)
-        if k < 1:
-            raise LabelSpaceError(f"k must be at least 1, not {k}")
-        score, similar = self.form.row(index)
-        normaliser = torch.logsumexp(score, dim=0)
-        if symmetric:
-            column, similar_column = self.form.column(index)
-            score = (score + column - self.log_normalisers()) / 2
-            normaliser = normaliser / 2
-            similar = similar | similar_column
-        candidate = torch.ones(self.num_labels, dtype=torch.bool)
-        candidate[[index, *map(self.index, self.specials)]] = False
-        places = (candidate & similar).nonzero()[:, 0]
-        best = places[score[places].sort(descending=True, stable=True).indices[:k]]
-        similarities = (score[best] - normaliser).exp().tolist()
-        learned = self.learned(index)
-        return Neighbors(
-            (Neighbor(self.names[place], value) for place, value in zip(best.tolist(), similarities, strict=True)),
-            label=self.names[index],
-            learned=learned,
-            note=explain(len(best), k, int(candidate.sum()), learned),
-        )
+        return find_nearest(self, self.index(label), k, symmetric)
 
     def reorder(self, names: Iterable[str]) -> Self:
         """The same space with its labels in the order of `names`, which must be the same set of names."""
         ordered = list(names)
-        order = LabelIndex(ordered, len(ordered))
-        missing = [name for name in self.names if name not in order]
-        extra = [name for name in ordered if name not in self._labels]
-        if missing or extra:
-            parts = [f"missing {quote_few(missing)}"] * bool(missing) + [f"unknown {quote_few(extra)}"] * bool(extra)
-            raise LabelSpaceError(f"reorder needs the same names in another order: {'; '.join(parts)}")
+        refuse_other_names(self.names, ordered)
         space = self.select(ordered)
         if self._log_normalisers is not None:
             space._log_normalisers = self._log_normalisers[self.indices(ordered)]
@@ -297,21 +272,8 @@ class LabelSpace:
         (a row that gave the chosen ones nothing becomes even). Groups and specials lose the labels that are gone.
         """
         indices = self.indices(labels)
-        names = [self.names[index] for index in indices.tolist()]
-        if not names:
-            raise LabelSpaceError("select needs at least one label")
-        refuse_repeated(names)
-        chosen = set(names)
-        groups = {group: [name for name in members if name in chosen] for group, members in (self.groups or {}).items()}
-        return type(self)(
-            self.form.select(indices),
-            names=names,
-            counts=None if self.counts is None else self.counts[indices],
-            specials=[name for name in self.specials if name in chosen],
-            objective=self.objective,
-            groups=None if self.groups is None else {group: members for group, members in groups.items() if members},
-            versions=self.versions,
-        )
+        about = about_selection(self, indices)
+        return type(self)(self.form.select(indices), **about, versions=self.versions)
 
     def to_csv(
         self,
@@ -374,10 +336,3 @@ def _refuse_large(rows: int, columns: int, advice: str) -> None:
         raise LabelSpaceError(
             f"a matrix of {rows} x {columns} takes {size / 1e9:.1f} GB (at most 2 GB are made): {advice}"
         )
-
-
-def _own_version() -> str:
-    try:
-        return version("labelemb")
-    except PackageNotFoundError:  # used from a copy of the source that was never installed
-        return "unknown"

@@ -18,11 +18,12 @@ from labelemb.fused import parameters_of, run_fused
 from labelemb.heads import LabelEmbeddingHead
 from labelemb.heads.base import TrainingTerms
 from labelemb.labelspace import LabelSpace
-from labelemb.objective import Objective, widened
+from labelemb.objective import Objective
 from labelemb.parallel.initial import initial_rows, normal, seeds, uniform
 from labelemb.parallel.shard import LabelShard
 from labelemb.parallel.sweep import ShardedSweep
 from labelemb.targets import Batch, checked_labels, checked_weight
+from labelemb.terms import widened
 
 LABEL_AXIS = {"embedding.B": 1}
 """Which dimension of a parameter or buffer is the labels, where it is not the first."""

@@ -26,7 +26,7 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from labelemb.heads import Head, HeadOutput
-from labelemb.objective import LossTerms
+from labelemb.terms import LossTerms
 
 CALL_OPTIONS = ("sample_weight", "step", "progress")
 IGNORED = -100

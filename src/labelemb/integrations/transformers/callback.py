@@ -22,7 +22,7 @@ from labelemb.integrations.transformers.attachment import attachment_of
 from labelemb.integrations.transformers.names import label_names, label_space
 from labelemb.integrations.transformers.training_parts import load_training_parts
 from labelemb.labelspace.names import check_names
-from labelemb.objective import LossTerms
+from labelemb.terms import LossTerms
 
 LABEL_SPACE_FILE = "label_space.safetensors"
 
