@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -26,6 +28,23 @@ def has_examples(page: str) -> bool:
 
 
 EXAMPLE_PAGES = [page for page in PAGES if has_examples(page) and not has_test_of_its_own(page)]
+
+
+# those of integrations speak of models and trainers of the reader's; tests of their own run what they show
+MODULES = [
+    ".".join(file.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+    for file in sorted((ROOT / "src").rglob("*.py"))
+    if ">>> " in file.read_text(encoding="utf-8") and "integrations" not in file.parts
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_examples_in_docstrings_give_what_they_say(module: str) -> None:
+    outcome = doctest.testmod(
+        importlib.import_module(module), extraglobs={"torch": torch}, optionflags=doctest.ELLIPSIS
+    )
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def label_embedding_loss(
     >>> z1, z2, e = torch.zeros(2, 3), torch.zeros(2, 3), torch.eye(3)[:2]
     >>> loss, terms = label_embedding_loss(z1, z2, e, torch.tensor([0, 1]))
     >>> f"{loss.item():.4f} = 0.5 * {terms.hard.item():.4f} + 0.5 * {terms.soft.item():.4f} + ..."
-    '3.2958 = 0.5 * 1.0986 + 0.5 * 1.0986 + ...'
+    '3.4153 = 0.5 * 1.0986 + 0.5 * 1.0986 + ...'
     """
     if objective.mass_floor > 0 and progress is None:
         raise ValueError("a mass floor rises with the training: pass progress= in [0, 1]")
