@@ -1,6 +1,8 @@
 """The pool of workers: all tasks, each once, whatever becomes of the processes. The workers here only act."""
 
+import errno
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from labelemb.lab.pool import Event, Task, WorkerPool
 
 WORKER = """
-import json, os, signal, sys
+import json, os, signal, sys, time
 comparison = json.loads(sys.stdin.readline())
 assert comparison == {"data": None}
 for line in sys.stdin:
@@ -24,7 +26,13 @@ for line in sys.stdin:
         os.write(1, b'{"event": "prog')
         os.kill(os.getpid(), signal.SIGKILL)
     if task["method"] == "noisy":
-        os.write(1, b"a library without manners\\n3\\n")
+        os.write(1, b"a library without manners\\n3\\ncaf\\xe9\\n")
+    if task["method"] == "signalled":
+        os.kill(os.getpid(), 40)
+    if task["method"] == "stopped":
+        print(json.dumps({"event": "stopped"}), flush=True)
+        time.sleep(0.2)
+        sys.exit(1)
     if task["method"] == "waiting":
         signal.pause()
     if task["method"] == "wrong":
@@ -71,6 +79,30 @@ def test_a_worker_killed_within_a_line_fails_its_run(tmp_path: Path) -> None:
 def test_what_a_library_prints_among_the_events_is_passed_over(tmp_path: Path) -> None:
     events = list(pool(tmp_path, ["noisy"], 1).events())
     assert [event.kind for event in events] == ["started", "progress", "done"]
+
+
+def test_a_signal_without_a_name_is_given_by_its_number(tmp_path: Path) -> None:
+    (failed,) = [event for event in pool(tmp_path, ["signalled"], 1).events() if event.kind == "failed"]
+    assert failed.values["message"] == "the worker was killed by signal 40"
+
+
+def test_a_worker_that_was_stopped_from_outside_fails_its_run_and_is_replaced(tmp_path: Path) -> None:
+    events = list(pool(tmp_path, ["stopped", "good"], 1).events())
+    assert ends(events) == {0: "failed", 1: "done"}
+    (failed,) = [event for event in events if event.kind == "failed"]
+    assert "run the command again" in failed.values["message"]
+
+
+def test_a_worker_that_cannot_be_started_fails_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    events = list(pool(tmp_path, ["good", "good"], 2).events())
+    assert ends(events) == {0: "failed", 1: "failed"}
+    assert {event.values["message"] for event in events if event.kind == "failed"} == {
+        "cannot run a worker: Too many open files"
+    }
 
 
 def test_the_last_words_of_a_crashed_worker_are_passed_on(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ class WorkerPool:
             stderr=errors,
             text=True,
             encoding="utf-8",
+            errors="replace",  # libraries print past Python, in whatever encoding
             env=self._environment,
             start_new_session=True,
         )
@@ -114,21 +115,28 @@ class _Slot:
                 self._process.wait()
 
     def _work(self) -> None:
-        with tempfile.TemporaryFile() as errors:
-            while not self._stopping and (task := self.pool.order.take()) is not None:
-                self.pool.order.end(task, done=self._run(task, errors))
-            if self._process is not None:
-                assert self._process.stdin is not None
-                self._process.stdin.close()
-                self._process.wait()
-        self.pool.put(None)
+        try:
+            with tempfile.TemporaryFile() as errors:
+                while not self._stopping and (task := self.pool.order.take()) is not None:
+                    self.pool.order.end(task, done=self._attempt(task, errors))
+                if self._process is not None:
+                    assert self._process.stdin is not None
+                    self._process.stdin.close()
+                    self._process.wait()
+        finally:
+            self.pool.put(None)  # whoever listens to the events must not wait for this slot any more
 
-    def _run(self, task: Task, errors: IO[bytes]) -> bool:
+    def _attempt(self, task: Task, errors: IO[bytes]) -> bool:
         """One task; whether it is done."""
         self._tell(task, "started", {})
+        try:
+            return self._run(task, errors)
+        except OSError as error:
+            return self._fail(task, f"cannot run a worker: {error.strerror or error}")
+
+    def _run(self, task: Task, errors: IO[bytes]) -> bool:
         if obstacle := self.pool.order.obstacle(task):
-            self._tell(task, "failed", {"message": f"{obstacle}, whose labels it needs, failed", "user_error": True})
-            return False
+            return self._fail(task, f"{obstacle}, whose labels it needs, failed", user_error=True)
         with self._lock:
             if self._stopping:
                 return False
@@ -144,10 +152,16 @@ class _Slot:
             if values is None:
                 continue
             kind = values.pop("event")
+            if kind == "stopped" and not self._stopping:
+                process.wait()
+                return self._fail(task, "its worker was told to stop, and saved a checkpoint: run the command again")
             self._tell(task, kind, values)
             if kind in ("done", "failed", "stopped"):
                 return kind == "done"
-        self._tell(task, "failed", {"message": _death(process, errors), "user_error": False})
+        return self._fail(task, _death(process, errors))
+
+    def _fail(self, task: Task, message: str, user_error: bool = False) -> bool:
+        self._tell(task, "failed", {"message": message, "user_error": user_error})
         return False
 
     def _tell(self, task: Task, kind: str, values: dict[str, Any]) -> None:
@@ -175,7 +189,15 @@ def _read_event(line: str) -> dict[str, Any] | None:
 def _death(process: subprocess.Popen[str], errors: IO[bytes]) -> str:
     """How a worker ended, with the last line it wrote to standard error."""
     code = process.wait()
-    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
     errors.seek(0)
     lines = errors.read().decode(errors="replace").strip().splitlines()
     return f"the worker {how}" + (f": {lines[-1]}" if lines else "")
+
+
+def _signal_name(number: int) -> str:
+    """SIGKILL for 9; real-time signals have numbers only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
