@@ -225,9 +225,17 @@ def test_a_run_without_a_label_space_says_why(tmp_path: Path, capsys: Capture) -
 
 
 def test_a_damaged_result_is_named(tmp_path: Path, capsys: Capture) -> None:
-    for content in ('{"half":', "[]"):
+    for content in ('{"half":', "[]", '{"method": "plain"}'):
         (tmp_path / "result.json").write_text(content)
-        assert "result.json is damaged" in error_line(capsys, "evaluate", str(tmp_path))
+        for verb in ("evaluate", "report"):
+            assert "result.json is damaged" in error_line(capsys, verb, str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["run.json", "model.json"])
+def test_a_run_whose_files_lack_something_is_named(tmp_path: Path, run: Path, capsys: Capture, name: str) -> None:
+    copied = shutil.copytree(run, tmp_path / "run")
+    (copied / name).write_text("{}")
+    assert f"{name} is damaged (it has no " in error_line(capsys, "evaluate", str(copied))
 
 
 def test_finished_runs_are_not_taken_for_those_of_other_data(tmp_path: Path, capsys: Capture) -> None:
@@ -261,6 +269,13 @@ def test_a_folder_of_another_recipe_is_refused(run: Path, capsys: Capture) -> No
     message = error_line(capsys, "train", "digits", "--out", str(run))
     assert "holds a run of another recipe (" in message
     assert "train.epochs is 3 there and 30 here" in message
+
+
+def test_a_comparison_leaves_a_single_run_in_its_folder_alone(run: Path, capsys: Capture) -> None:
+    before = (run / "recipe.toml").read_text()
+    message = error_line(capsys, "compare", "digits", "--methods", "plain", "--seeds", "1", "--out", str(run))
+    assert "holds a single run" in message
+    assert (run / "recipe.toml").read_text() == before
 
 
 def test_an_output_that_cannot_be_written_is_one_line(

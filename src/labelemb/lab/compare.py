@@ -12,6 +12,7 @@ from labelemb.lab.bodies import make_body
 from labelemb.lab.classifier import out_features
 from labelemb.lab.data import Dataset, load_data, load_data_if_any
 from labelemb.lab.engine import check_device
+from labelemb.lab.errors import LabError
 from labelemb.lab.files import make_folder, write_json, write_text
 from labelemb.lab.interrupts import Interrupted
 from labelemb.lab.label_files import load_space
@@ -52,6 +53,8 @@ def compare(comparison: Comparison) -> Outcome:
 def check_folder(comparison: Comparison, data: Dataset | None = None) -> None:
     """Refuse a folder with runs of another recipe, version, labels or data: their numbers cannot stand in one table."""
     recipe = comparison.recipe
+    if RunFolder(comparison.out).has_begun:
+        raise LabError(f"{comparison.out} holds a single run, which a comparison would overwrite: choose another --out")
     for run in find_runs(comparison.out):
         method, seed = run.path.parent.name, int(run.path.name.removeprefix("seed-"))
         digest = expected_digest(comparison, method, seed)

@@ -18,8 +18,11 @@ def make_folder(path: Path) -> None:
 
 
 def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
-    """Replace a file: written aside, flushed to the disk, renamed. A failure leaves the old file as it was."""
-    aside = path.with_name(path.name + ".new")
+    """Replace a file: written aside, flushed to the disk, renamed. A failure leaves the old file as it was.
+
+    Of several processes that write the same file, the last wins.
+    """
+    aside = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         write_aside(aside, parts)
         aside.replace(path)
@@ -66,16 +69,19 @@ def read_json(path: Path) -> Any:
         raise _damaged(path, str(error)) from error
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """The same of a file that the lab has written, which holds an object."""
+def read_object(path: Path, required: Iterable[str] = ()) -> dict[str, Any]:
+    """The same of a file that the lab has written, which holds an object with at least the required keys."""
     found = read_json(path)
     if not isinstance(found, dict):
         raise _damaged(path, f"it holds a {type(found).__name__} and no object")
+    if missing := [key for key in required if key not in found]:
+        raise _damaged(path, f"it has no {missing[0]!r}")
     return found
 
 
 def _damaged(path: Path, reason: str) -> LabError:
-    return LabError(f"{path} is damaged ({reason}): delete it to have it made again")
+    beside = "" if path.name == "result.json" else " and result.json beside it"
+    return LabError(f"{path} is damaged ({reason}): delete it{beside}, and train again to have it made anew")
 
 
 def cannot(do: str, path: Path, error: OSError) -> LabError:

@@ -15,7 +15,6 @@ from labelemb.lab.data import Dataset, Examples, ImageExamples, SequenceExamples
 from labelemb.lab.engine import make_fabric, predict_logits, settings_here
 from labelemb.lab.errors import LabError
 from labelemb.lab.evaluation import TextScores, Translation, make_generator
-from labelemb.lab.files import read_object
 from labelemb.lab.generate import TextGenerator
 from labelemb.lab.label_files import load_space
 from labelemb.lab.methods import parse_method
@@ -80,7 +79,7 @@ class TrainedModel:
 
     def evaluate(self, data_path: Path | None) -> dict[str, Scores] | dict[str, TextScores]:
         """Scores on the dev and test sets of the training data, or of a like data set elsewhere."""
-        about = read_object(self.run.path / "run.json")
+        about = self.run.about()
         if data_path is None and about["data"]:
             data_path = Path(about["data"])
         data = load_data(self.recipe, data_path, about["seed"])

@@ -31,6 +31,10 @@ from labelemb.lab.recipe import Recipe, load_recipe
 
 LOCK_SECONDS = 10.0
 """How long to wait for a killed process of the same run to be gone."""
+RUN_KEYS = ("recipe", "fingerprint", "method", "seed", "version")
+RESULT_KEYS = (*RUN_KEYS, "epochs", "steps", "examples", "curve", "seconds_per_epoch")
+MODEL_KEYS = ("label_names", "preprocessing")
+"""What the files of a run must hold, for those who read them."""
 DIGEST_SHOWN = 12
 """Digits of a file's SHA-256 that tell it apart for people."""
 
@@ -108,9 +112,17 @@ class RunFolder:
         ]
         return f" ({'; '.join(changed)})" if changed else ""
 
+    @property
+    def has_begun(self) -> bool:
+        return self.result_file.exists() or (self.path / "run.json").exists()
+
     def result(self) -> dict[str, Any] | None:
         """The result of a finished run, else None."""
-        return read_object(self.result_file) if self.result_file.exists() else None
+        return read_object(self.result_file, RESULT_KEYS) if self.result_file.exists() else None
+
+    def about(self) -> dict[str, Any]:
+        """What run.json says of the run."""
+        return read_object(self.path / "run.json", (*RUN_KEYS, "data"))
 
     def require_result(self) -> dict[str, Any]:
         """The result of a run that must be finished."""
@@ -151,7 +163,7 @@ class RunFolder:
         if not self.model_file.exists():
             raise LabError(f"{self.path} holds no trained model (no model.safetensors)")
         try:
-            return load_file(self.model_file), read_object(self.path / "model.json")
+            return load_file(self.model_file), read_object(self.path / "model.json", MODEL_KEYS)
         except OSError as error:
             raise cannot("read", self.model_file, error) from error
         except SafetensorError as error:

@@ -31,7 +31,7 @@ def result(method: str, seed: int, error: float) -> dict[str, Any]:
     return {
         **{"recipe": "pets", "fingerprint": "f", "version": "0", "method": method, "seed": seed},
         **{"test_error": error, "dev_error": error, "final_error": error, **scores},
-        **{"curve": curve, "epochs": EPOCHS, "seconds_per_epoch": 0.25 + seed, "command": "labelemb compare pets"},
+        **{"curve": curve, "epochs": EPOCHS, "steps": 40, "seconds_per_epoch": 0.25 + seed, "command": "labelemb compare pets"},
         "examples": {"train": 60, "dev": 6, "test": 12, "labels": len(NAMES)},
         "parameters": {"body": 100, "head": 20, "predicting": 110},
         "reliability": [
@@ -58,7 +58,8 @@ def write_unfinished(folder: Path, method: str = "plain", seed: int = 9) -> Path
     """A run that has come to the end of its second epoch."""
     run = folder / method / f"seed-{seed}"
     run.mkdir(parents=True)
-    (run / "run.json").write_text(json.dumps({"recipe": "pets", "method": method, "seed": seed}))
+    about = {"recipe": "pets", "fingerprint": "f", "version": "0", "method": method, "seed": seed, "data": None}
+    (run / "run.json").write_text(json.dumps(about))
     (run / "recipe.toml").write_text(load_recipe("digits", [f"train.epochs={EPOCHS}"]).to_toml())
     records = [{"step": 10 * epoch, "epoch": float(epoch), "test_error": 20.0 - epoch} for epoch in (1, 2)]
     (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))

@@ -194,6 +194,14 @@ def test_a_damaged_label_space_is_noted_and_the_rest_shown(folder: Path) -> None
     assert len(data["methods"]) == 2
 
 
+@pytest.mark.parametrize("content", ['{"lab', "{}"])
+def test_damaged_confusions_are_noted_and_those_of_other_runs_shown(folder: Path, content: str) -> None:
+    (folder / "plain" / "seed-0" / "confusion.json").write_text(content)
+    data = gather(folder)
+    assert [method["confusion"]["runs"] for method in data["methods"]] == [1, 2]
+    assert "confusion.json is damaged" in data["notes"][0]
+
+
 @pytest.mark.parametrize("name", ["empty", "absent"])
 def test_a_folder_without_runs_is_an_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()

@@ -108,12 +108,12 @@ def _listed(file: Path | None) -> list[str]:
 
 def _frequent(path: Path, space: "LabelSpace", count: int) -> list[str]:
     """The most frequent labels in a run's training; of a space alone, those that were observed right most often."""
-    from labelemb.lab.files import read_json
+    from labelemb.lab.files import read_object
 
     if not count:
         return []
     about = path / "model.json"
-    counts: list[int] | None = read_json(about).get("label_counts") if about.is_file() else None
+    counts: list[int] | None = read_object(about).get("label_counts") if about.is_file() else None
     if counts is None and space.counts is not None:
         counts = space.counts.tolist()
     if counts is None:

@@ -9,7 +9,7 @@ from typing import Any
 from labelemb import __version__
 from labelemb.lab.errors import LabError
 from labelemb.lab.example_pictures import FILE, read_examples
-from labelemb.lab.files import read_json
+from labelemb.lab.files import read_object
 from labelemb.lab.main_score import ERROR, MainScore, main_score, main_score_of
 from labelemb.lab.report.headline import headline
 from labelemb.lab.report.spaces import gather_spaces
@@ -40,7 +40,7 @@ def gather(folder: Path) -> dict[str, Any]:
         "headline": headline(summary, main) if summary else [],
         "tables": [table._asdict() for table in tables(summary)] if summary else [],
         "legend": _points(legend(summary)) if summary else [],
-        "methods": [_method(method, found, main) for method, found in finished.items()],
+        "methods": [_method(method, found, main, notes) for method, found in finished.items()],
         "unfinished": [_unfinished(run, main) for run in runs if not run.result_file.exists()],
         "spaces": gather_spaces({method: list(found) for method, found in finished.items()}, notes),
         "pictures": _pictures(runs, notes),
@@ -53,7 +53,7 @@ def _runs(folder: Path) -> list[RunFolder]:
     if not folder.is_dir():
         raise LabError(f"there is no folder {folder}")
     alone = RunFolder(folder)
-    runs = [alone] if _has_begun(alone) else [run for run in find_runs(folder) if _has_begun(run)]
+    runs = [alone] if alone.has_begun else [run for run in find_runs(folder) if run.has_begun]
     if not runs and not alone.recipe_file.exists():
         raise LabError(
             f"{folder} holds no run and no comparison (no run.json or result.json in it or in METHOD/seed-N)"
@@ -61,14 +61,10 @@ def _runs(folder: Path) -> list[RunFolder]:
     return runs
 
 
-def _has_begun(run: RunFolder) -> bool:
-    return run.result_file.exists() or (run.path / "run.json").exists()
-
-
 def _begun(folder: Path, runs: Sequence[RunFolder]) -> dict[str, Any]:
     """What there is to say before a run is finished."""
     if runs:
-        return read_json(runs[0].path / "run.json")
+        return runs[0].about()
     return {"recipe": RunFolder(folder).recipe().name}
 
 
@@ -105,7 +101,7 @@ def _finished(runs: Sequence[RunFolder]) -> dict[str, dict[RunFolder, Result]]:
     return finished
 
 
-def _method(method: str, runs: dict[RunFolder, Result], main: MainScore) -> dict[str, Any]:
+def _method(method: str, runs: dict[RunFolder, Result], main: MainScore, notes: list[str]) -> dict[str, Any]:
     return {
         "name": method,
         "runs": [
@@ -118,7 +114,7 @@ def _method(method: str, runs: dict[RunFolder, Result], main: MainScore) -> dict
             for result in runs.values()
         ],
         "reliability": _pooled([result["reliability"] for result in runs.values() if "reliability" in result]),
-        "confusion": _confusion(list(runs)),
+        "confusion": _confusion(list(runs), notes),
     }
 
 
@@ -133,7 +129,7 @@ def _curve(points: Sequence[dict[str, Any]], main: MainScore) -> dict[str, list[
 
 def _unfinished(run: RunFolder, main: MainScore) -> dict[str, Any]:
     """How far a run has come, and its curve until there."""
-    identity = read_json(run.path / "run.json")
+    identity = run.about()
     try:
         records = run.records() if run.metrics_file.exists() else []
     except LabError:  # its last line may be half written at this moment
@@ -158,10 +154,15 @@ def _pooled(diagrams: Sequence[list[dict[str, float]]]) -> list[dict[str, float]
     return pooled
 
 
-def _confusion(runs: Sequence[RunFolder]) -> dict[str, Any] | None:
+def _confusion(runs: Sequence[RunFolder], notes: list[str]) -> dict[str, Any] | None:
     """Wrong predictions summed over the runs that kept them: label names, examples, [target, predicted, count]."""
-    files = [run.path / "confusion.json" for run in runs]
-    tables = [read_json(file) for file in files if file.exists()]
+    tables: list[dict[str, Any]] = []
+    for file in (run.path / "confusion.json" for run in runs):
+        try:
+            if file.exists():
+                tables.append(read_object(file, ("labels", "examples", "wrong")))
+        except LabError as error:
+            notes.append(f"The confusions of a run are left out: {error}")
     tables = [table for table in tables if table["labels"] == tables[0]["labels"]]
     if not tables:
         return None
