@@ -116,6 +116,18 @@ def all_heads() -> list[Head]:
     ]
 
 
+@pytest.mark.parametrize("temperature", [0.001, 0.01])
+def test_the_teacher_of_a_low_temperature_is_one_hot(temperature: float) -> None:
+    head = made(TeacherFreeHead, temperature=temperature)
+    hidden, labels, _, _ = inputs(ignored=False)
+    plain = F.cross_entropy(head(hidden), labels)
+    teacher = F.kl_div(
+        (head(hidden) / temperature).log_softmax(-1), F.one_hot(labels, 5).double(), reduction="batchmean"
+    )
+    expected = head.hard_weight * plain + head.soft_weight * teacher
+    torch.testing.assert_close(head(hidden, labels).loss, expected)
+
+
 @pytest.mark.parametrize("index", range(len(all_heads())))
 def test_every_peer_is_linear_in_row_weights_and_targets(index: int) -> None:
     """One-hot floats mean labels, a weight of 2 means the row twice, halves with num_items add up."""

@@ -128,6 +128,17 @@ def test_predict_gives_labels_probabilities_and_runners_up(
     assert printed[0].split("\t")[1].startswith("music ")
 
 
+def test_a_label_with_a_line_break_is_printed_in_one_line(tmp_path: Path, capsys: Capture) -> None:
+    table = write_csv(tmp_path / "texts.csv", text_rows(labels=("music", "wet\nweather")))
+    run = ("--out", str(tmp_path / "run"))
+    assert main(["train", "text-csv", "--data", str(table), *run, "--set", "train.epochs=1"]) == 0
+    (tmp_path / "lines.txt").write_text("something about music\n")
+    capsys.readouterr()
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "lines.txt")]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "wet weather" in line
+
+
 def test_nearest_prints_neighbours_of_a_run_or_a_file(run: Path, capsys: Capture) -> None:
     assert main(["nearest", str(run), "8", "3", "-k", "2"]) == 0
     from_run = capsys.readouterr().out
@@ -194,6 +205,11 @@ def test_data_says_what_is_there_and_where(capsys: Capture, tiny_data: Callable[
         (("train", "numbers-en-vi", "--data", "nowhere-at-all"), "leave out --data nowhere-at-all"),
         (("train", "digits", "--set", "train.batch_size=10000000000000"), "must be at most 2147483647"),
         (("train", "digits", "--set", "body.hidden=[2000000000]"), "there is no memory for so large a body"),
+        (("train", "digits", "--method", "label-embedding@rank=1000000000000000"), "no memory for so large a head"),
+        (("train", "digits", "--threads", "100000000000"), "100000000000 threads are too many: at most 1024"),
+        (("train", "digits", "--checkpoint-seconds", "nan"), "'nan' is not a number of seconds, 0 or more"),
+        (("train", "digits", "--checkpoint-seconds", "-1"), "'-1' is not a number of seconds, 0 or more"),
+        (("recipes", "copy", "digits", "mine"), "mine does not end in .toml"),
         (("compare", "digits", "--precision", "16-mixed", "--device", "cpu"), "16-mixed is for CUDA devices"),
         (("evaluate", "no-such-run"), "there is no run folder no-such-run"),
         (("predict", "no-such-run", "x.png"), "there is no run folder no-such-run"),

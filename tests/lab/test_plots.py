@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from PIL import Image, ImageColor
 
 from labelemb import LabelSpace
+from labelemb.lab import plots
 from labelemb.lab.plots import COLORS, plot_curves, plot_heatmap
 from labelemb.labelspace import pictures
 
@@ -46,3 +48,17 @@ def test_curves_of_any_length_are_drawn(tmp_path: Path, epochs: int) -> None:
     pixels = {color for _, color in Image.open(tmp_path / "curves.png").convert("RGB").getcolors(2**24) or ()}
     assert {ImageColor.getrgb(color) for color in COLORS[:2]} <= pixels
     assert ImageColor.getrgb(COLORS[2]) not in pixels
+
+
+def test_more_methods_than_colours_differ_by_the_kind_of_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(plots, "save_figure", lambda figure, path: drawn.append(figure))
+    run = {"curve": [{"epoch": 1, "test_error": 2.0}, {"epoch": 2, "test_error": 1.0}]}
+    plot_curves({f"method {number}": [run] for number in range(12)}, tmp_path / "curves.png")
+    (axes,) = drawn[0].axes
+    means = [line for line in axes.lines if str(line.get_label()).startswith("method")]
+    assert len({(line.get_color(), line.get_linestyle()) for line in means}) == 12
+    legend = axes.get_legend()
+    assert legend is not None
+    drawn[0].draw_without_rendering()
+    assert legend.get_window_extent().x0 >= axes.get_window_extent().x1, "so long a legend stands beside the curves"

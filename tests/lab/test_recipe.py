@@ -153,6 +153,12 @@ def test_a_recipe_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert "not UTF-8" in error_of(str(foreign))
 
 
+def test_a_byte_order_mark_before_a_recipe_does_no_harm(tmp_path: Path) -> None:
+    file = tmp_path / "digits.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + recipe_text("digits").encode())
+    assert load_recipe(str(file)) == load_recipe("digits")
+
+
 def test_the_fingerprint_follows_what_changes_a_result_and_nothing_else() -> None:
     recipe = load_recipe("digits")
     same = ["name=other", "train.device=cpu", "data.folders=['x']"]

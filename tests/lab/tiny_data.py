@@ -20,7 +20,7 @@ def write_idx(path: Path, values: np.ndarray) -> None:
     """An idx file of bytes, packed if the name ends in .gz."""
     header = bytes([0, 0, 8, values.ndim]) + np.array(values.shape, dtype=">u4").tobytes()
     content = header + values.astype(np.uint8).tobytes()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    path.write_bytes(gzip.compress(content) if path.suffix.lower() == ".gz" else content)
 
 
 def write_mnist(folder: Path, train: int = 60, test: int = 20, size: int = 28, packed: bool = True) -> Path:
@@ -92,7 +92,7 @@ def write_csv(path: Path, rows: Sequence[Sequence[str]], delimiter: str = ",") -
     buffer = io.StringIO(newline="")
     csv.writer(buffer, delimiter=delimiter, lineterminator="\n").writerows(rows)
     content = buffer.getvalue().encode()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    path.write_bytes(gzip.compress(content) if path.suffix.lower() == ".gz" else content)
     return path
 
 

@@ -263,7 +263,9 @@ class TeacherFreeHead(LogitHead):
         self.teacher_temperature = temperature
         self.hard_weight, self.soft_weight = 1 - weight_of_teacher, weight_of_teacher
         other = (1 - correct_probability) / (num_labels - 1)
-        own_part, other_part = math.exp(correct_probability / temperature), math.exp(other / temperature)
+        largest = max(correct_probability, other)  # subtracted, so that no temperature is too low for exp
+        own_part = math.exp((correct_probability - largest) / temperature)
+        other_part = math.exp((other - largest) / temperature)
         scale = own_part + (num_labels - 1) * other_part
         self.on_label, self.elsewhere = own_part / scale, other_part / scale
 
@@ -280,8 +282,8 @@ class TeacherFreeHead(LogitHead):
 
     def _negative_entropy(self) -> float:
         """Of the softened teacher, which makes the term a divergence."""
-        own, other = self.on_label, self.elsewhere
-        return own * math.log(own) + (self.num_labels - 1) * other * math.log(other)
+        parts = ((self.on_label, 1), (self.elsewhere, self.num_labels - 1))
+        return sum(count * part * math.log(part) for part, count in parts if part > 0)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, temperature={self.teacher_temperature}, weight_of_teacher={self.soft_weight}"

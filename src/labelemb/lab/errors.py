@@ -1,11 +1,25 @@
 """What the lab raises when the user, not the code, has to change something."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class LabError(Exception):
     """A user error. Its text is one line that names the value, what is allowed, and what to do."""
 
     def __init__(self, text: str) -> None:
         super().__init__(" ".join(text.split()))
+
+
+@contextmanager
+def enough_memory(what: str, advice: str) -> Iterator[None]:
+    """Where the user's numbers decide how much memory is asked for."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "allocate" not in str(error):
+            raise
+        raise LabError(f"there is no memory for so large a {what} ({str(error).splitlines()[0]}): {advice}") from error
 
 
 def not_finite(what: str, step: int, broken: str = "") -> LabError:

@@ -52,7 +52,8 @@ def flush_folder(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode())
+    """In UTF-8. A byte of a file's name that is not UTF-8 is written as the escape that JSON has for it."""
+    write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from labelemb import Head, LabelSpace, Objective
-from labelemb.lab.errors import LabError
+from labelemb.lab.errors import LabError, enough_memory
 from labelemb.lab.method_heads import HeadNeeds, make_head
 from labelemb.lab.method_options import OBJECTIVE_FIELDS, OPTIONS, canonical_name, read_options
 from labelemb.lab.recipe import Recipe, nearest_name
@@ -73,8 +73,10 @@ class Method:
         `total_steps`, the updates of the training, turns head.soft_after_fraction into a number of updates. `space`
         holds the labels to reuse, in the order of the data's; only a method that reuses labels looks at it.
         """
+        needs = HeadNeeds(in_features, num_labels, rows_per_epoch, total_steps, space)
         try:
-            return make_head(self, recipe, HeadNeeds(in_features, num_labels, rows_per_epoch, total_steps, space))
+            with enough_memory("head", f"change [head] or the options of {self.name}"):
+                return make_head(self, recipe, needs)
         except (TypeError, ValueError) as error:
             raise LabError(f"method {self.name}: {error}") from error
 

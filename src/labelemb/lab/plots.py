@@ -17,6 +17,10 @@ from labelemb.labelspace.label_map import LabelMap
 from labelemb.labelspace.labels import Labels
 from labelemb.labelspace.pictures import draw_map, heatmap_figure, heatmap_labels
 
+LINES = ("-", "--", ":", "-.")
+"""Beyond the colours: each begins anew with another kind of line."""
+ENTRIES_INSIDE = 6
+"""A longer legend stands beside the curves and not across them."""
 COLORS = ("#5c6773", "#0072b2", "#d55e00", "#00875f", "#b04f8b", "#a87500", "#2f8fc4", "#000000")
 """Okabe and Ito's, which colour-blind readers tell apart; the baseline, which comes first, is grey."""
 
@@ -36,21 +40,25 @@ def plot_curves(results: dict[str, list[dict[str, Any]]], path: Path) -> None:
     figure = Figure(figsize=(7, 4.5))
     axes = figure.subplots()
     for number, (method, runs) in enumerate(results.items()):
-        color = COLORS[number % len(COLORS)]
+        color, line = COLORS[number % len(COLORS)], LINES[number // len(COLORS) % len(LINES)]
         marker = "o" if len(runs[0]["curve"]) == 1 else None  # a line through one point is none
         for run in runs:
             epochs = [point["epoch"] for point in run["curve"]]
             scores = [point[score] for point in run["curve"]]
-            axes.plot(epochs, scores, color=color, alpha=0.2, linewidth=0.8, marker=marker)
+            axes.plot(epochs, scores, color=color, linestyle=line, alpha=0.2, linewidth=0.8, marker=marker)
         curves = np.array([[point[score] for point in run["curve"]] for run in runs])
-        axes.plot(epochs, curves.mean(0), color=color, linewidth=1.8, marker=marker, label=f"{method} ({len(runs)})")
+        title = f"{method} ({len(runs)})"
+        axes.plot(epochs, curves.mean(0), color=color, linestyle=line, linewidth=1.8, marker=marker, label=title)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("epoch")
     axes.set_ylabel(main.curve_axis)
     if main is ERROR:
         axes.set_ylim(*_readable_range(results))
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    if len(results) > ENTRIES_INSIDE:
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    else:
+        axes.legend(frameon=False)
     save_figure(figure, path)
 
 

@@ -102,7 +102,7 @@ def _find(name_or_path: str) -> tuple[str, str, str]:
             "see `labelemb recipes`, or give a .toml file"
         )
     try:
-        return path.read_text(encoding="utf-8"), str(path), path.stem
+        return path.read_text(encoding="utf-8-sig"), str(path), path.stem
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise LabError(f"cannot read the recipe {path}: {reason}") from error

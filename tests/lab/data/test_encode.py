@@ -63,6 +63,14 @@ def test_text_lines_and_table_rows_are_read_with_their_places(text_run: tuple[Re
     assert bags[1] == bags[2] != bags[0]
 
 
+def test_only_line_breaks_end_a_line_and_a_name_has_no_tabs(text_run: tuple[Recipe, Dataset], tmp_path: Path) -> None:
+    recipe, dataset = text_run
+    lines = tmp_path / "lines.txt"
+    lines.write_text("about\x0cmusic\u2028and\x85more\r\nabout\tweather\n", newline="", encoding="utf-8")
+    names, _ = read_inputs(recipe, dataset.preprocessing, [lines])
+    assert names == [f"{lines}, line 1: about music and more", f"{lines}, line 2: about weather"]
+
+
 def test_tables_of_every_kind_that_trains_are_read_and_each_name_is_one_line(
     text_run: tuple[Recipe, Dataset], tmp_path: Path
 ) -> None:

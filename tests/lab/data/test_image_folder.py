@@ -1,7 +1,9 @@
 """Image folders: one folder per label, any size, damaged files named."""
 
 import logging
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -148,6 +150,40 @@ def test_a_sixteen_bit_png_that_pillow_reads_into_32_bits_keeps_its_shades() -> 
     image.format = "PNG"
     assert image.mode == "I"
     assert image_to_tensor(image, (1, 4), 1)[0].tolist() == [[0, 1, 128, 255]]
+
+
+def test_a_sixteen_bit_pgm_keeps_its_shades(tmp_path: Path) -> None:
+    pixels = np.array([[0, 256, 32768, 65535]], dtype=">u2")
+    (tmp_path / "grey.pgm").write_bytes(b"P5 4 1 65535\n" + pixels.tobytes())
+    assert read_image(tmp_path / "grey.pgm", (1, 4), 1).flatten().tolist() == [0, 1, 128, 255]
+
+
+def test_32_bit_grey_beyond_eight_bits_is_refused(tmp_path: Path) -> None:
+    Image.fromarray(np.array([[0, 70000]], dtype=np.int32)).save(tmp_path / "wide.tif")
+    with pytest.raises(LabError, match=r"wide.tif .* its values go from 0 to 70000: save it with 8 or 16 bits"):
+        read_image(tmp_path / "wide.tif", (1, 2), 1)
+    Image.fromarray(np.array([[0, 200]], dtype=np.int32)).save(tmp_path / "narrow.tif")
+    assert read_image(tmp_path / "narrow.tif", (1, 2), 1).flatten().tolist() == [0, 200]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are bytes on Linux only")
+def test_a_file_name_that_is_not_utf_8_does_no_harm_and_such_a_label_is_refused(tmp_path: Path) -> None:
+    folder = write_image_folder(tmp_path / "images")
+    first = next(folder.rglob("*.png"))
+    first.rename(os.fsdecode(os.fsencode(first.parent) + b"/caf\xe9.png"))
+    assert len(load(folder).digest) == 64
+    first.parent.rename(os.fsdecode(os.fsencode(first.parent.parent) + b"/caf\xe9"))
+    with pytest.raises(LabError, match=r"folder name b'caf\\xe9' is not UTF-8: rename it"):
+        load(folder)
+
+
+def test_linked_folders_are_read_and_circles_are_not_followed(tmp_path: Path) -> None:
+    write_image(tmp_path / "elsewhere" / "0.png", (1, 2, 3))
+    label = tmp_path / "images" / "red"
+    label.mkdir(parents=True)
+    (label / "more").symlink_to(tmp_path / "elsewhere")
+    (label / "again").symlink_to(label)
+    assert list_images(label) == [label / "more" / "0.png"]
 
 
 def test_a_folder_without_label_folders_is_refused(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def write_jsonl(path: Path, rows: list[list[str]]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.tsv", "t.jsonl"])
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "T.CSV.GZ", "t.tsv", "t.jsonl"])
 def test_every_format_gives_the_same_texts_and_labels(name: str, tmp_path: Path) -> None:
     rows = text_rows()
     if name.endswith("jsonl"):
@@ -174,6 +174,10 @@ def test_a_bad_row_is_named_by_its_line(line: bytes, message: str, tmp_path: Pat
         ("[1]", "line 3: expected an object with the keys text, label"),
         ('{"text": "a"}', "line 3: no column 'label'"),
         ('{"text": "a", "label": null}', "line 3: the label is empty"),
+        ('{"text": "a", "label": ["music", "weather"]}', "line 3: 'label' is a list, but must be one text or number"),
+        ('{"text": {"a": 1}, "label": "music"}', "line 3: 'text' is a dict, but must be one text or number"),
+        ("[" * 100_000, "line 3: nested too deeply"),
+        (f'{{"text": "a", "label": {"1" * 5000}}}', "line 3: a number has too many digits"),
         ('{"text": "broken \\ud83d emoji", "label": "music"}', "line 3: 'text' has half of a surrogate pair"),
     ],
 )
@@ -189,6 +193,9 @@ def test_a_bad_json_line_is_named(line: str, message: str, tmp_path: Path) -> No
     ("content", "message"),
     [
         ("[", r"t.json, line 1: not JSON"),
+        ("[" * 100_000, r"t.json: nested too deeply"),
+        ("1" * 5000, r"t.json: a number has too many digits"),
+        ('{"train": [["a", ["x"]]]}', r"train entry 1: 'label' is a list, but must be one text or number"),
         ("[]", r'expected an object with "train"'),
         ('{"train": 3}', r"'train' must be a list of \[text, label\]"),
         ('{"train": [["a"]]}', r"train entry 1: expected an object with the keys text, label"),

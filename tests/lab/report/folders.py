@@ -31,7 +31,13 @@ def result(method: str, seed: int, error: float) -> dict[str, Any]:
     return {
         **{"recipe": "pets", "fingerprint": "f", "version": "0", "method": method, "seed": seed},
         **{"test_error": error, "dev_error": error, "final_error": error, **scores},
-        **{"curve": curve, "epochs": EPOCHS, "steps": 40, "seconds_per_epoch": 0.25 + seed, "command": "labelemb compare pets"},
+        **{
+            "curve": curve,
+            "epochs": EPOCHS,
+            "steps": 40,
+            "seconds_per_epoch": 0.25 + seed,
+            "command": "labelemb compare pets",
+        },
         "examples": {"train": 60, "dev": 6, "test": 12, "labels": len(NAMES)},
         "parameters": {"body": 100, "head": 20, "predicting": 110},
         "reliability": [

@@ -12,7 +12,7 @@ from labelemb.lab.bodies.mlp import MLP
 from labelemb.lab.bodies.resnet import STAGES, ResNet, pooled_size
 from labelemb.lab.bodies.seq2seq import Seq2Seq
 from labelemb.lab.data import Dataset
-from labelemb.lab.errors import LabError
+from labelemb.lab.errors import LabError, enough_memory
 from labelemb.lab.recipe import Recipe
 
 
@@ -20,14 +20,8 @@ def make_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
     """The body that the recipe names, for inputs as the dataset has them; weights from torch's global generator."""
     settings = recipe.body
     make = {"embedding_bag": _make_text_body, "seq2seq": _make_pair_body}.get(settings.kind, _make_image_body)
-    try:
+    with enough_memory("body", "change [body]"):
         body = make(recipe, dataset)
-    except RuntimeError as error:
-        if "allocate" not in str(error):
-            raise
-        raise LabError(
-            f"there is no memory for so large a body ({str(error).splitlines()[0]}): change [body]"
-        ) from error
     if settings.init == "truncated_normal":
         truncated_normal(body, settings.init_std)
     # convolutions, pools and norms whose channels lie side by side are faster, most of all narrow ones on a CPU; a

@@ -1,6 +1,7 @@
 """Arguments that several verbs share, and the types of their values."""
 
 import argparse
+import math
 import os
 import shlex
 import sys
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")
 """Where runs go unless --out says otherwise."""
+
+MOST_THREADS = 1024
 
 Verbs = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
 
@@ -47,9 +50,9 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
 def add_running(parser: argparse.ArgumentParser, threads: int) -> None:
     """How to run."""
     text = "CPU threads of a run" + (f" ({threads})" if threads else " (all)")
-    parser.add_argument("--threads", type=positive, default=threads, metavar="N", help=text)
+    parser.add_argument("--threads", type=thread_count, default=threads, metavar="N", help=text)
     parser.add_argument(
-        "--checkpoint-seconds", type=float, default=30.0, metavar="S", help="seconds between two checkpoints (30)"
+        "--checkpoint-seconds", type=seconds, default=30.0, metavar="S", help="seconds between two checkpoints (30)"
     )
     parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard event files as well")
 
@@ -123,6 +126,24 @@ def not_negative(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     return int(text)
+
+
+def thread_count(text: str) -> int:
+    """A number of threads that a processor can have."""
+    if positive(text) > MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"{text} threads are too many: at most {MOST_THREADS}")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A span of time, 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
+    return value
 
 
 def usable_cores() -> int:

@@ -86,6 +86,8 @@ def _copy_recipe(options: argparse.Namespace) -> int:
     from labelemb.lab.files import write_text
 
     text = recipe_text(options.name)
+    if options.file.suffix != ".toml":
+        raise LabError(f"{options.file} does not end in .toml, by which a recipe of yours is told from a shipped one")
     if options.file.exists():
         raise LabError(f"{options.file} is there already: choose another name, or delete it")
     write_text(options.file, text)

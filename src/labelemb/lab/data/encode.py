@@ -11,6 +11,7 @@ from torch import Tensor
 from labelemb.lab.data.examples import Examples, ImageExamples, TextExamples
 from labelemb.lab.data.image_folder import SUFFIXES, image_to_tensor, list_images, read_images
 from labelemb.lab.data.tables import read_json_parts, read_rows, read_text, table_suffix
+from labelemb.lab.data.text_files import in_a_line, split_lines
 from labelemb.lab.data.vocabulary import Vocabulary
 from labelemb.lab.errors import LabError
 from labelemb.lab.recipe import Recipe
@@ -73,9 +74,9 @@ def _read_texts(file: Path, settings: DataSettings) -> list[tuple[str, str]]:
     elif suffix:
         rows = read_rows(file, (column,))
     else:
-        lines = read_text(file).splitlines()
-        return [(f"{file}, line {number}: {line}", line) for number, line in enumerate(lines, 1) if line.strip()]
-    return [(f"{row.where}: {' '.join(row.values[column].split())}", row.values[column]) for row in rows]
+        lines = enumerate(split_lines(read_text(file)), start=1)
+        return [(f"{file}, line {number}: {in_a_line(line)}", line) for number, line in lines if line.strip()]
+    return [(f"{row.where}: {in_a_line(row.values[column])}", row.values[column]) for row in rows]
 
 
 def _image_files(file: Path) -> list[Path]:

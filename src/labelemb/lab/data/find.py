@@ -50,7 +50,7 @@ def read_bytes(path: Path) -> bytes:
 
     try:
         content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix == ".gz" else content
+        return gzip.decompress(content) if path.suffix.lower() == ".gz" else content
     except (EOFError, zlib.error) as error:
         raise LabError(f"{path} is truncated or damaged: its gzip stream does not end well") from error
     except gzip.BadGzipFile as error:

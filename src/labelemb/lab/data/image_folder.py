@@ -1,6 +1,7 @@
 """Folders of images, one folder per label: `cats/*.jpg`, `dogs/*.jpg`, or the same inside `train/` and `test/`."""
 
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,9 +30,19 @@ def read_image_folder(settings: DataSettings, path: Path | None) -> Splits[Image
     names = sorted({label.name for folder in parts.values() for label in _folders(folder) if list_images(label)})
     if not names:
         raise LabError(f"{root} holds no images; wanted: {WANTED}")
+    _refuse_undecodable(root, names)
     examples = {part: _read_part(folder, names, settings) for part, folder in parts.items()}
     files = [file for folder in parts.values() for name in names for file in list_images(folder / name)]
     return Splits(examples["train"], examples.get("dev"), examples.get("test"), names, str(root), files=files)
+
+
+def _refuse_undecodable(root: Path, names: Sequence[str]) -> None:
+    """Labels are written to files and shown: their names must be text."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise LabError(f"{root}: the folder name {os.fsencode(name)!r} is not UTF-8: rename it") from error
 
 
 def _parts(root: Path) -> dict[str, Path]:
@@ -53,8 +64,17 @@ def _parts(root: Path) -> dict[str, Path]:
 
 
 def list_images(folder: Path) -> list[Path]:
-    """Image files in a folder and the folders inside it, in a fixed order."""
-    return sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+    """Image files in a folder and the folders inside it, in a fixed order. Links are followed, but not in circles."""
+    found: list[Path] = []
+    visited: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in visited:
+            folders.clear()
+            continue
+        visited.add(real)
+        found += [Path(place, name) for name in names if Path(name).suffix.lower() in SUFFIXES]
+    return sorted(file for file in found if file.is_file())
 
 
 def read_image(file: Path, size: Sequence[int], channels: int) -> Tensor:
@@ -100,11 +120,20 @@ def image_to_tensor(image: Image.Image, size: Sequence[int], channels: int) -> T
 
 def _eight_bits(image: Image.Image, file_format: str | None) -> Image.Image:
     """Sixteen-bit grey becomes eight-bit grey; Pillow's own conversion would cut everything above 255 off."""
-    in_32_bits = image.mode == "I" and file_format == "PNG"  # as Pillow 10 reads 16 bits; a PNG has no more
+    in_32_bits = image.mode == "I" and file_format in ("PNG", "PPM")  # as Pillow reads 16 bits: they have no more
     if not in_32_bits and not image.mode.startswith("I;16"):
+        _refuse_wide(image)
         return image
     pixels = np.asarray(image).astype(np.uint16)
     return Image.fromarray((pixels >> 8).astype(np.uint8))
+
+
+def _refuse_wide(image: Image.Image) -> None:
+    """Nobody knows the range of 32-bit grey; what lies beyond eight bits would be cut off."""
+    if image.mode in ("I", "F"):
+        low, high = np.asarray(image).min(), np.asarray(image).max()
+        if not (low >= 0 and high <= 255):
+            raise ValueError(f"its values go from {low} to {high}: save it with 8 or 16 bits")
 
 
 def _folders(folder: Path) -> list[Path]:

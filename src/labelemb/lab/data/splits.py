@@ -60,7 +60,7 @@ class Splits(Generic[Rows]):
         """SHA-256 of the label names and of all files, or else of all examples."""
         found = hashlib.sha256(json.dumps(self.label_names).encode())
         for file in self.files:
-            found.update(file.relative_to(self.source).as_posix().encode())
+            found.update(file.relative_to(self.source).as_posix().encode(errors="surrogateescape"))
             found.update(hashlib.sha256(file.read_bytes()).digest())
         for part in () if self.files else (self.train, self.dev, self.test):
             found.update(b"part")

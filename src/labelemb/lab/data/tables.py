@@ -62,6 +62,8 @@ def read_json_parts(path: Path, text_column: str, label_column: str) -> dict[str
         document = json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise LabError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
+    except (ValueError, RecursionError) as error:
+        raise LabError(f"{path}: {_beyond_python(error)}") from error
     if not isinstance(document, dict) or "train" not in document:
         raise LabError(
             f'{path}: expected an object with "train" (and "val", "test"); one object per line is a .jsonl file'
@@ -122,7 +124,14 @@ def _read_jsonl(path: Path, text: str, required: tuple[str, ...]) -> Iterator[Ro
             entry = json.loads(line)
         except json.JSONDecodeError as error:
             raise LabError(f"{where}: not JSON ({error.msg})") from error
+        except (ValueError, RecursionError) as error:
+            raise LabError(f"{where}: {_beyond_python(error)}") from error
         yield _object_row(where, entry, required)
+
+
+def _beyond_python(error: ValueError | RecursionError) -> str:
+    """JSON that Python does not read."""
+    return "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
 
 
 def _object_row(where: str, entry: Any, required: tuple[str, ...]) -> Row:
@@ -131,6 +140,8 @@ def _object_row(where: str, entry: Any, required: tuple[str, ...]) -> Row:
     _check_columns(where, list(entry), required)
     values = {key: "" if value is None else str(value) for key, value in entry.items()}
     for key in required:
+        if isinstance(entry[key], list | dict):
+            raise LabError(f"{where}: {key!r} is a {type(entry[key]).__name__}, but must be one text or number")
         if any("\ud800" <= sign <= "\udfff" for sign in values[key]):
             raise LabError(f"{where}: {key!r} has half of a surrogate pair (\\ud800 to \\udfff), which is no character")
     return Row(where, values)

@@ -11,10 +11,19 @@ def read_lines(path: Path) -> list[str]:
     text = read_text(path)
     if not text.strip():
         raise LabError(f"{path} is empty")
+    return split_lines(text)
+
+
+def split_lines(text: str) -> list[str]:
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
     return [line.removesuffix("\r") for line in lines]
+
+
+def in_a_line(text: str) -> str:
+    """A text as it is shown in a line: white space of any kind becomes single spaces."""
+    return " ".join(text.split())
 
 
 def read_pairs(source: Path, target: Path) -> list[tuple[str, str]]:
