@@ -113,18 +113,25 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def write_summary(out: Path) -> dict[str, Any] | None:
     """summary.json, table.md, pictures and report.html from all finished runs of a folder; None without any."""
-    from labelemb.lab.plots import plot_curves  # slow to import, and the workers can start meanwhile
-    from labelemb.lab.report import write_report
+    from labelemb.lab.report import write_report  # slow to import, and the workers can start meanwhile
 
     results = finished_results(out)
     if not results:
         return None
+    summary = write_tables(results, out)
+    _write_heatmap(out, results)
+    write_report(out)
+    return summary
+
+
+def write_tables(results: dict[str, list[dict[str, Any]]], out: Path) -> dict[str, Any]:
+    """summary.json, table.md and curves.png."""
+    from labelemb.lab.plots import plot_curves
+
     summary = summarise(results)
     write_json(out / "summary.json", summary)
     write_text(out / "table.md", render(summary) + "\n")
     plot_curves(results, out / "curves.png")
-    _write_heatmap(out, results)
-    write_report(out)
     return summary
 
 

@@ -1,0 +1,30 @@
+"""summary.json, table.md and curves.png of results/NAME, written anew from the runs in results/runs/NAME.
+
+    python results/refresh.py              # all that are there
+    python results/refresh.py mnist-mlp
+"""
+
+import sys
+from pathlib import Path
+
+from labelemb.lab.compare import write_tables
+from labelemb.lab.summary import finished_results
+
+HERE = Path(__file__).parent
+
+
+def kept() -> list[str]:
+    """The comparisons whose tables are kept."""
+    return sorted(file.parent.name for file in HERE.glob("*/summary.json"))
+
+
+def refresh(name: str) -> None:
+    results = finished_results(HERE / "runs" / name)
+    if not results:
+        raise SystemExit(f"there are no finished runs in {HERE / 'runs' / name}; kept are {', '.join(kept())}")
+    write_tables(results, HERE / name)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or kept():
+        refresh(name)

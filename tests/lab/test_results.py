@@ -1,0 +1,30 @@
+"""The kept tables of measured results follow from the kept runs, and the pages show them as they are."""
+
+import json
+
+import pytest
+from pages import ROOT, text_of
+
+from labelemb.lab.summary import finished_results, summarise
+from labelemb.lab.table import markdown, render, tables
+
+RESULTS = ROOT / "results"
+KEPT = sorted(file.parent.name for file in RESULTS.glob("*/summary.json"))
+SHOWN = ("mnist-mlp", "clinc150", "clinc150-10", "mnist-cnn-bf16")
+"""Comparisons whose tables stand in results/README.md as the command prints them."""
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_the_kept_summary_and_table_follow_from_the_kept_runs(name: str) -> None:
+    summary = summarise(finished_results(RESULTS / "runs" / name))
+    kept = json.loads((RESULTS / name / "summary.json").read_text())
+    assert json.loads(json.dumps(summary)) == kept, f"run `python results/refresh.py {name}`"
+    assert (RESULTS / name / "table.md").read_text() == render(summary) + "\n"
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_page_of_results_shows_the_rows_of_the_tables(name: str) -> None:
+    shown = set(text_of("results/README.md").splitlines())
+    for header, rows in tables(json.loads((RESULTS / name / "summary.json").read_text())):
+        lines = [line for line in markdown(header, rows).splitlines() if "| reused-labels" not in line]
+        assert not [line for line in lines if line not in shown]
