@@ -1,13 +1,14 @@
 """summary.json, table.md and curves.png of results/NAME, written anew from the runs in results/runs/NAME.
 
-    python results/refresh.py              # all that are there
-    python results/refresh.py mnist-mlp
+python results/refresh.py              # all that are there
+python results/refresh.py mnist-mlp
 """
 
 import sys
 from pathlib import Path
 
 from labelemb.lab.compare import write_tables
+from labelemb.lab.files import make_folder
 from labelemb.lab.summary import finished_results
 
 HERE = Path(__file__).parent
@@ -22,6 +23,7 @@ def refresh(name: str) -> None:
     results = finished_results(HERE / "runs" / name)
     if not results:
         raise SystemExit(f"there are no finished runs in {HERE / 'runs' / name}; kept are {', '.join(kept())}")
+    make_folder(HERE / name)
     write_tables(results, HERE / name)
 
 

@@ -1,6 +1,10 @@
 """The kept tables of measured results follow from the kept runs, and the pages show them as they are."""
 
 import json
+import runpy
+import shutil
+import sys
+from pathlib import Path
 
 import pytest
 from pages import ROOT, text_of
@@ -28,3 +32,17 @@ def test_the_page_of_results_shows_the_rows_of_the_tables(name: str) -> None:
     for header, rows in tables(json.loads((RESULTS / name / "summary.json").read_text())):
         lines = [line for line in markdown(header, rows).splitlines() if "| reused-labels" not in line]
         assert not [line for line in lines if line not in shown]
+
+
+def test_refresh_writes_the_tables_and_curves_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = shutil.copy(RESULTS / "refresh.py", tmp_path)
+    name = "numbers-en-vi"
+    shutil.copytree(RESULTS / "runs" / name, tmp_path / "runs" / name)
+    monkeypatch.setattr(sys, "argv", ["refresh.py", name])
+    runpy.run_path(script, run_name="__main__")
+    for file in ("summary.json", "table.md"):
+        assert (tmp_path / name / file).read_text() == (RESULTS / name / file).read_text()
+    assert (tmp_path / name / "curves.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr(sys, "argv", ["refresh.py", "mnist"])
+    with pytest.raises(SystemExit, match=r"there are no finished runs in .*mnist; kept are numbers-en-vi"):
+        runpy.run_path(script, run_name="__main__")
