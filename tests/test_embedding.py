@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -209,6 +210,43 @@ def test_a_fixed_head_gives_back_the_space_it_was_made_from(storage: str) -> Non
     again = LabelEmbeddingHead(3, 4, embedding=space).label_space(NAMES)
     assert again.names == space.names
     torch.testing.assert_close(again.matrix(), space.matrix())
+
+
+ANY_PRECISION = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+
+
+@pytest.mark.parametrize("storage", list(spaces()))
+@ANY_PRECISION
+def test_a_fixed_embedding_loses_nothing_where_its_head_is_in_another_precision(
+    storage: str, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    space, labels = spaces()[storage], torch.arange(4)
+    head = LabelEmbeddingHead(3, 4, embedding=space).to(dtype)
+    torch.testing.assert_close(head.embedding.probabilities(labels).float(), space.matrix(), rtol=1e-6, atol=1e-7)
+    hidden = torch.randn(4, 3)
+    assert torch.isfinite(head(hidden.to(dtype), labels).loss)
+    head.label_space().save(tmp_path / "labels.safetensors")
+    again = LabelSpace.load(tmp_path / "labels.safetensors")
+    for name, tensor in space.form.tensors().items():
+        assert torch.equal(again.form.tensors()[name], tensor)
+
+
+@pytest.mark.parametrize("storage", list(spaces()))
+@ANY_PRECISION
+def test_a_fixed_embedding_given_in_another_precision_is_in_float32(storage: str, dtype: torch.dtype) -> None:
+    form = spaces()[storage].form
+    given = {name: x.to(dtype) if x.is_floating_point() else x for name, x in form.tensors().items()}
+    embedding = FixedEmbedding(LabelSpace(type(form)(**given)))
+    assert all(buffer.dtype in (torch.float32, torch.int32) for buffer in embedding.buffers())
+    torch.testing.assert_close(embedding.probabilities(torch.arange(4)), spaces()[storage].matrix(), rtol=0, atol=0.02)
+
+
+def test_the_space_of_a_fixed_head_stays_apart_from_it() -> None:
+    head = LabelEmbeddingHead(3, 4, embedding=spaces()["dense"])
+    space = head.label_space()
+    for buffer in head.embedding.buffers():
+        buffer.zero_()
+    torch.testing.assert_close(space.matrix(), spaces()["dense"].matrix())
 
 
 @pytest.mark.parametrize(

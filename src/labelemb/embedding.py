@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labelemb.labelspace import LabelSpace
+from labelemb.precision import kept_wide
 
 DENSE_LIMIT_BYTES = 2 * 1024**3
 
@@ -151,6 +153,12 @@ class FixedEmbedding(LabelEmbedding):
         for name, tensor in space.form.tensors().items():
             self.stored.register_buffer(name, tensor.clone())
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move with the head, but stay in float32 where it goes to half precision: rows would not sum to 1 there."""
+        with kept_wide(self.stored, [name for name, _ in self.stored.named_buffers()]):
+            super()._apply(fn, recurse)
+        return self
+
     def rows(self, labels: Tensor) -> Tensor:
         return _FIXED_ROWS[self.space.form.storage](labels, **dict(self.stored.named_buffers()))
 
@@ -158,7 +166,7 @@ class FixedEmbedding(LabelEmbedding):
         """The space in use, as the buffers hold it; counts and objective are those of its training."""
         space = self.space
         return LabelSpace(
-            type(space.form)(**{name: tensor.cpu() for name, tensor in self.stored.named_buffers()}),
+            type(space.form)(**{name: tensor.to("cpu", copy=True) for name, tensor in self.stored.named_buffers()}),
             names=space.names if names is None else names,
             counts=space.counts,
             specials=space.specials if names is None else (),

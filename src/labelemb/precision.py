@@ -1,4 +1,4 @@
-"""Statistics that stay in float32 when their module goes to half precision."""
+"""Buffers that stay in float32 when their module goes to half precision."""
 
 from __future__ import annotations
 

@@ -81,6 +81,17 @@ def test_what_is_saved_is_loaded(make, path):
         assert loaded.nearest(0, symmetric=symmetric) == space.nearest(0, symmetric=symmetric)
 
 
+@ALL_FORMS
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_what_was_given_in_another_precision_is_saved_in_float32(make, dtype, path):
+    original = make()
+    given = {name: x.to(dtype) if x.is_floating_point() else x for name, x in original.form.tensors().items()}
+    space = LabelSpace(type(original.form)(**given))
+    space.save(path)
+    torch.testing.assert_close(LabelSpace.load(path).matrix(), space.matrix())
+    torch.testing.assert_close(space.matrix(), original.matrix(), rtol=0, atol=0.05)
+
+
 def test_what_is_not_known_stays_unknown(path):
     LabelSpace.from_matrix(torch.eye(3)).save(path)
     loaded = LabelSpace.load(path)

@@ -109,7 +109,7 @@ def _content(metadata: dict[str, str], tensors: dict[str, Tensor]) -> Content:
     elif storage == "factors":
         form = FactorForm(tensors["A"], tensors["B"], tensors.get("bias"))
     else:
-        form = TopKForm(tensors["indices"].long(), tensors["probabilities"])
+        form = TopKForm(tensors["indices"], tensors["probabilities"])
     normalisers = tensors.get("log_normalisers")
     if normalisers is not None:
         if tuple(normalisers.shape) != (form.num_labels,):

@@ -1,12 +1,12 @@
 """How a label space is stored: every row of logits or low-rank factors here, the largest probabilities in top_k_form.
 
 All forms answer the same questions about the (labels, labels) matrix e without making it: some rows, one row, one
-column, a part of the labels. A form checks its tensors when it is made, so whatever exists is usable. The tensors are
-float32 and int64 on the CPU and are never changed.
+column, a part of the labels. A form converts and checks its tensors when it is made, so whatever exists is usable. The
+tensors are float32 and int64 on the CPU and are never changed.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
@@ -25,6 +25,13 @@ class Form(ABC):
     """What `LabelSpace` asks of its storage."""
 
     storage: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            tensor: Tensor | None = getattr(self, field.name)
+            if tensor is not None:
+                dtype = torch.float32 if tensor.is_floating_point() else torch.int64
+                object.__setattr__(self, field.name, tensor.detach().to("cpu", dtype))
 
     @property
     @abstractmethod
@@ -81,6 +88,7 @@ class DenseForm(Form):
     storage: ClassVar[str] = "dense"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         shape = tuple(self.logits.shape)
         if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
             raise LabelSpaceError(f"the matrix must be (labels, labels), not {shape}")
@@ -142,6 +150,7 @@ class FactorForm(Form):
     storage: ClassVar[str] = "factors"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         a, b = tuple(self.A.shape), tuple(self.B.shape)
         if len(a) != 2 or b != a[::-1] or 0 in a:
             raise LabelSpaceError(f"the factors must be A (labels, rank) and B (rank, labels), not {a} and {b}")

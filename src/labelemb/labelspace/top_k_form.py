@@ -23,6 +23,7 @@ class TopKForm(Form):
     storage: ClassVar[str] = "top_k"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         shape = tuple(self.indices.shape)
         if len(shape) != 2 or 0 in shape or shape[1] > shape[0] or tuple(self.probabilities.shape) != shape:
             raise LabelSpaceError(
