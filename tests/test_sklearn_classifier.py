@@ -215,6 +215,13 @@ def test_the_temperature_improves_probabilities_and_changes_no_prediction() -> N
     assert log_loss(y[test], mended.predict_proba(X[test])) < log_loss(y[test], raw.predict_proba(X[test]))
 
 
+def test_held_out_rows_that_are_all_right_leave_some_doubt() -> None:
+    X = np.repeat(np.eye(3), 60, axis=0)
+    classifier = quick(method="plain", early_stopping=True, validation_fraction=0.2).fit(X, X.argmax(1))
+    assert classifier.score(X, X.argmax(1)) == 1
+    assert 0.8 < classifier.predict_proba(X).max(1).mean() < 0.99  # 36 held-out rows: as if one of 37 were wrong
+
+
 def test_only_held_out_rows_calibrate_a_method_without_an_observer(blobs: tuple[np.ndarray, np.ndarray]) -> None:
     assert quick(method="plain").fit(*blobs).temperature_ == 1
     assert quick(method="plain", early_stopping=True).fit(*blobs).temperature_ != 1

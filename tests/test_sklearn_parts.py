@@ -12,8 +12,6 @@ import scipy.sparse
 import sklearn
 import torch
 
-from labelemb import LabelEmbeddingHead, fit_temperature
-from labelemb.sklearn.calibration import weighted_temperature
 from labelemb.sklearn.examples import Examples
 from labelemb.sklearn.network import Design, FirstLayer, make_network
 from labelemb.sklearn.rows import Rows, SparseBatch
@@ -84,44 +82,6 @@ def test_passes_are_planned_by_the_number_of_updates(
     nothing = np.zeros(rows)
     examples = Examples(Rows(nothing), nothing, None, np.arange(rows))
     assert planned_passes(examples, batch_size, max_iter) == passes
-
-
-def test_the_temperature_from_labels_is_the_cores() -> None:
-    torch.manual_seed(0)
-    logits, labels = 3 * torch.randn(200, 5, dtype=torch.float64), torch.randint(5, (200,))
-    aimed = logits.gather(1, labels.unsqueeze(1)).squeeze(1)
-    found = weighted_temperature(logits, aimed, torch.ones(200, dtype=torch.float64))
-    assert found == pytest.approx(fit_temperature(logits, labels))
-
-
-def test_the_temperature_from_the_observer_is_the_cores() -> None:
-    torch.manual_seed(0)
-    head, hidden = LabelEmbeddingHead(4, 5).double(), torch.randn(100, 4, dtype=torch.float64)
-    logits, observed = head(hidden).detach(), head.observer(hidden).detach().softmax(1)
-    found = weighted_temperature(logits, (observed * logits).sum(1), torch.ones(100, dtype=torch.float64))
-    assert found == pytest.approx(head.calibrate([hidden]))
-
-
-def test_a_row_of_weight_two_counts_twice_in_the_temperature() -> None:
-    torch.manual_seed(0)
-    logits, aimed = torch.randn(30, 4, dtype=torch.float64), torch.rand(30, dtype=torch.float64)
-    weights = torch.randint(1, 4, (30,))
-    repeated = weighted_temperature(
-        logits.repeat_interleave(weights, 0), aimed.repeat_interleave(weights), torch.ones(int(weights.sum())).double()
-    )
-    assert weighted_temperature(logits, aimed, weights.double()) == pytest.approx(repeated)
-
-
-@pytest.mark.parametrize(
-    ("logits", "aimed", "temperature"),
-    [([[0.0, 0.0]], [0.0], 1.0), ([[0.0, 1.0]], [1.0], 1e-3), ([[0.0, 1.0]], [0.0], 1e3)],
-    ids=["all equal", "always right", "always wrong"],
-)
-def test_a_temperature_exists_where_no_finite_one_is_best(
-    logits: list[list[float]], aimed: list[float], temperature: float
-) -> None:
-    double = [torch.tensor(values, dtype=torch.float64) for values in (logits, aimed, [1.0])]
-    assert weighted_temperature(*double) == temperature
 
 
 def test_without_scikit_learn_the_core_works_and_the_classifier_says_what_to_install() -> None:

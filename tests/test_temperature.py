@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import hypothesis.strategies as st
 import pytest
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from hypothesis import given
 
 from labelemb import LabelEmbeddingHead, LabelSpace, PlainHead, fit_temperature
+from labelemb.temperature import weighted_temperature
 
 
 def noisy(rows: int = 400, labels: int = 5, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -49,9 +51,51 @@ def test_ignored_rows_and_leading_dimensions_change_nothing() -> None:
     assert fit_temperature(padded, ignored, ignore_index=-1) == pytest.approx(expected)
 
 
-def test_logits_that_are_always_right_get_a_small_temperature_and_not_an_error() -> None:
-    logits = 3 * torch.eye(4)
-    assert 0 < fit_temperature(logits, torch.arange(4)) <= 0.01
+@pytest.mark.parametrize("rows", [4, 400])
+def test_logits_that_are_always_right_are_trusted_as_if_one_row_more_were_wrong(rows: int) -> None:
+    targets = torch.arange(rows) % 4
+    temperature = fit_temperature(3 * torch.eye(4)[targets] + 7, targets)
+    # a confidence of rows / (rows + 1): exp(3 / T) / (exp(3 / T) + 3)
+    assert 3 / temperature == pytest.approx(math.log(3 * rows), rel=1e-6)
+
+
+def test_one_wrong_row_is_enough_to_decide_by_the_likelihood_alone() -> None:
+    logits, targets = 3 * torch.eye(4)[torch.arange(12) % 4], torch.arange(12) % 4
+    targets[0] = 1
+    assert 3 / fit_temperature(logits, targets) == pytest.approx(math.log(3 * 11), rel=1e-6)
+
+
+def test_a_row_of_weight_two_counts_twice() -> None:
+    torch.manual_seed(0)
+    logits, aimed = torch.randn(30, 4, dtype=torch.float64), torch.rand(30, dtype=torch.float64)
+    weights = torch.randint(1, 4, (30,))
+    repeated = weighted_temperature(logits.repeat_interleave(weights, 0), aimed.repeat_interleave(weights))
+    assert weighted_temperature(logits, aimed, weights) == pytest.approx(repeated)
+
+
+@pytest.mark.parametrize(
+    ("logits", "aimed", "temperature"), [([0.3, 0.3], 0.3, 1.0), ([0.0, 1.0], 0.0, 1e3)], ids=["equal", "wrong"]
+)
+def test_a_temperature_exists_where_no_finite_one_is_best(
+    logits: list[float], aimed: float, temperature: float
+) -> None:
+    assert weighted_temperature(torch.tensor([logits]), torch.tensor([aimed])) == pytest.approx(temperature)
+
+
+def test_a_row_of_weight_two_counts_twice_where_all_are_right_and_one_of_weight_zero_not_at_all() -> None:
+    logits, aimed = torch.eye(3).double()[[0, 1, 2]], torch.tensor([1.0, 1.0, 0.0])
+    found = weighted_temperature(logits, aimed, torch.tensor([2.0, 1.0, 0.0]))
+    repeated = weighted_temperature(logits[[0, 0, 1]], aimed[[0, 0, 1]])
+    assert found == pytest.approx(repeated)
+    assert 1 / found == pytest.approx(math.log(2 * 3), rel=1e-6)
+
+
+def test_an_observer_without_any_doubt_does_not_make_the_predictor_sharper_than_its_rows_can_tell() -> None:
+    head = agreeing_head(1.0)
+    assert head.observer is not None
+    with torch.no_grad():
+        head.observer.weight.mul_(1e4)
+    assert head.calibrate([torch.randn(50, 6, generator=torch.Generator().manual_seed(0))]) > 0.01
 
 
 def test_half_precision_logits_are_fitted_in_better_precision() -> None:
@@ -89,6 +133,14 @@ def test_calibrate_finds_the_temperature_at_which_predictor_and_observer_agree()
     assert head.calibrate([hidden[:80], hidden[80:]]) == pytest.approx(1 / 2.5, rel=1e-4)
     assert float(head.temperature) == pytest.approx(1 / 2.5, rel=1e-4)
     torch.testing.assert_close(head.probabilities(hidden), head.observer(hidden).softmax(-1), rtol=1e-3, atol=1e-5)
+
+
+def test_the_observers_distributions_may_be_given_as_the_mean_logits_they_aim_at() -> None:
+    torch.manual_seed(0)
+    head, hidden = LabelEmbeddingHead(4, 5).double(), torch.randn(100, 4, dtype=torch.float64)
+    assert head.observer is not None
+    logits, observed = head(hidden).detach(), head.observer(hidden).detach().softmax(1)
+    assert weighted_temperature(logits, (observed * logits).sum(1)) == pytest.approx(head.calibrate([hidden]))
 
 
 def test_how_the_hidden_states_are_batched_does_not_matter() -> None:

@@ -69,29 +69,20 @@ def token_scores(
 
 @torch.inference_mode()
 def token_temperature(classifier: Classifier, examples: SequenceExamples, device: torch.device) -> float:
-    """The temperature that makes the words of the references most likely.
-
-    Where every word is predicted right, the likelihood would rise without end as the temperature falls: one word more,
-    of which nothing is known, is then counted in.
-    """
-    kept, count, wrong = [], 0, 0
+    """The temperature that makes the words of the references most likely."""
+    kept, count = [], 0
     for hidden, targets in _hidden_rows(classifier, examples, device):
-        for logits, part in _logit_chunks(classifier.head, hidden, targets):
-            wrong += int((logits.argmax(-1) != part).sum())
         # the target goes with its row as one more column, exact in float32 up to 16 million labels
         kept.append(torch.cat([hidden.float(), targets.unsqueeze(1).float()], dim=1))
         count += len(targets)
         if count >= TEMPERATURE_ROWS:
             break
-    labels = classifier.head.num_labels
-    doubt = 0.0 if wrong else 1 / (count + 1)
-    right, other = math.log1p(-doubt), math.log(doubt / (labels - 1)) if doubt else -math.inf
 
     def predict(rows: Tensor) -> Tensor:
         return classifier.head(rows[:, :-1])
 
     def certain(rows: Tensor) -> Tensor:
-        return torch.where(F.one_hot(rows[:, -1].long(), labels).bool(), right, other)
+        return torch.where(F.one_hot(rows[:, -1].long(), classifier.head.num_labels).bool(), 0.0, -math.inf)
 
     return agreeing_temperature(kept, predict, certain)
 

@@ -1,18 +1,15 @@
 """The temperature of the probabilities, with rows that may have weights."""
 
-import numpy as np
 import torch
-from scipy.optimize import brentq
-from torch import Tensor, nn
+from torch import nn
 
 from labelemb.sklearn.examples import Examples
 from labelemb.sklearn.network import Network
 from labelemb.sklearn.training import hidden_blocks
+from labelemb.temperature import weighted_temperature
 
 MOST_LOGITS = 1 << 22
 """Rows are left out evenly to stay below: many fewer are enough for one number."""
-SHARPEST, FLATTEST = 1e3, 1e-3
-"""Inverse temperatures are searched in this range."""
 
 
 @torch.no_grad()
@@ -35,24 +32,5 @@ def calibrate(network: Network, examples: Examples, held_out: Examples | None) -
             aimed.append((observer(hidden).double().softmax(1) * logits[-1]).sum(1))
         else:
             aimed.append(logits[-1].gather(1, torch.from_numpy(source.labels[block]).unsqueeze(1)).squeeze(1))
-    weights = torch.ones(len(index)).double() if source.weights is None else torch.from_numpy(source.weights[index])
+    weights = None if source.weights is None else torch.from_numpy(source.weights[index])
     network.head.temperature.fill_(weighted_temperature(torch.cat(logits), torch.cat(aimed), weights))
-
-
-def weighted_temperature(logits: Tensor, aimed: Tensor, weights: Tensor) -> float:
-    """The temperature with the lowest weighted cross entropy, where a row's targets have the mean logit `aimed`.
-
-    The cross entropy is convex in the inverse temperature b, with the slope E_p[z] - aimed for p = softmax(b z).
-    """
-
-    def slope(inverse: float) -> float:
-        p = (inverse * logits).softmax(1)
-        return float(weights @ ((p * logits).sum(1) - aimed))
-
-    if float(np.ptp(logits.numpy(), axis=1).max()) == 0:
-        return 1.0  # all logits are equal: every temperature does
-    if slope(FLATTEST) >= 0:
-        return 1 / FLATTEST
-    if slope(SHARPEST) <= 0:
-        return 1 / SHARPEST
-    return 1 / brentq(slope, FLATTEST, SHARPEST, xtol=1e-12, rtol=1e-12)
