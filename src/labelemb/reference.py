@@ -72,13 +72,15 @@ def _terms(
 def target_labels(batch: Batch) -> TargetLabels:
     if batch.labels is not None:
         return TargetLabels(batch.labels, batch.weights, batch.valid)
-    pairs = batch.soft_targets
+    pairs, unweighted = batch.soft_targets, batch.unweighted_targets
     assert pairs is not None
+    assert unweighted is not None
     labels = torch.arange(pairs.shape[1], device=pairs.device)
+    aimed_at = unweighted > 0
     if len(labels) > FEW_LABELS:
-        labels = labels[(pairs > 0).any(0)]
-        pairs = pairs[:, labels]
-    return TargetLabels(labels, pairs, pairs > 0)
+        labels = labels[aimed_at.any(0)]
+        pairs, aimed_at = pairs[:, labels], aimed_at[:, labels]
+    return TargetLabels(labels, pairs, aimed_at)
 
 
 def _right(batch: Batch, z2: Tensor, labels: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ class Batch(NamedTuple):
     observed_hidden: Tensor | None  # (rows, in_features), detached
     labels: Tensor | None  # (rows,), 0 where ignored; None with soft targets
     soft_targets: Tensor | None  # (rows, labels), each entry times its row's weight; None with integer labels
+    unweighted_targets: Tensor | None  # (rows, labels), the same without any weight: they tell what is right
     valid: Tensor  # (rows,)
     weights: Tensor  # (rows,), 0 where ignored
     row_weights: Tensor  # (rows,), the same without the labels' weights
@@ -39,6 +40,7 @@ class Targets(NamedTuple):
     """Targets without their leading dimensions."""
 
     labels: Tensor | None  # (rows,)
+    soft: Tensor | None  # (rows, labels)
     pairs: Tensor | None  # (rows, labels): soft targets times the labels' weights
     valid: Tensor  # (rows,)
 
@@ -71,7 +73,7 @@ def read_batch(
         raise ValueError(f"progress is {progress}, but must be in [0, 1]")
     if reduction not in ("mean", "none"):
         raise ValueError(f'reduction is {reduction!r}, but must be "mean" or "none"')
-    labels, pairs, valid = _read_targets(targets, shape, num_labels, ignore_index, label_weight, dtype)
+    labels, soft, pairs, valid = _read_targets(targets, shape, num_labels, ignore_index, label_weight, dtype)
     row_weights = valid.to(dtype)
     if sample_weight is not None:
         row_weights = row_weights * _read_sample_weight(sample_weight, shape, dtype)
@@ -87,7 +89,21 @@ def read_batch(
         hidden = _without_harm(hidden, valid)
         observed = None if observed is None else _without_harm(observed, valid)
     total = weights.sum() if num_items is None else _read_num_items(num_items, weights)
-    return Batch(hidden, observed, labels, pairs, valid, weights, row_weights, total, shape, step, progress, reduction)
+    return Batch(
+        hidden,
+        observed,
+        labels,
+        pairs,
+        soft,
+        valid,
+        weights,
+        row_weights,
+        total,
+        shape,
+        step,
+        progress,
+        reduction,
+    )
 
 
 def _without_harm(hidden: Tensor, valid: Tensor) -> Tensor:
@@ -150,11 +166,11 @@ def _read_targets(
             )
         soft = _checked_soft_targets(targets.detach().reshape(-1, num_labels), dtype)
         valid = soft.sum(-1) > 0
-        return Targets(None, soft if label_weight is None else soft * label_weight.to(dtype), valid)
+        return Targets(None, soft, soft if label_weight is None else soft * label_weight.to(dtype), valid)
     if targets.shape != shape:
         raise ValueError(f"targets have shape {tuple(targets.shape)}, but the rows of hidden are {tuple(shape)}")
     labels, valid = checked_labels(targets.reshape(-1), num_labels, ignore_index)
-    return Targets(labels, None, valid)
+    return Targets(labels, None, None, valid)
 
 
 def _checked_soft_targets(targets: Tensor, dtype: torch.dtype) -> Tensor:

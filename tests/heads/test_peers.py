@@ -244,6 +244,17 @@ def test_online_smoothing_trains_on_soft_targets() -> None:
         torch.testing.assert_close(gradient_on(hidden, head(hidden, soft).loss), expected)
 
 
+def test_online_smoothing_learns_the_same_matrix_whatever_rows_and_labels_weigh() -> None:
+    hidden, labels, _, label_weights = inputs(rows=40, ignored=False)
+    soft = 0.6 * F.one_hot(labels, 5).double() + 0.4 * F.one_hot((labels + 1) % 5, 5).double()
+    plain = made(OnlineSmoothingHead, rows_per_epoch=40)
+    weighted = made(OnlineSmoothingHead, rows_per_epoch=40, weight=label_weights**3)
+    expected = plain(hidden, soft)
+    found = weighted(hidden, soft, sample_weight=torch.arange(40) % 2)
+    assert int(found.correct) == int(expected.correct)
+    torch.testing.assert_close(weighted.targets, plain.targets)
+
+
 def test_online_smoothing_learns_nothing_in_evaluation() -> None:
     head = made(OnlineSmoothingHead, rows_per_epoch=4).eval()
     before = {name: value.clone() for name, value in head.state_dict().items()}

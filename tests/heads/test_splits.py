@@ -166,3 +166,18 @@ def test_a_mixture_of_two_labels_is_the_mixture_of_their_losses() -> None:
     mixed = 0.3 * torch.nn.functional.one_hot(targets, 4) + 0.7 * torch.nn.functional.one_hot(others, 4)
     expected = 0.3 * head(hidden, targets).loss + 0.7 * head(hidden, others).loss
     torch.testing.assert_close(head(hidden, mixed.double()).loss, expected)
+
+
+@pytest.mark.parametrize("embedding", ["dense", "running"])
+def test_no_weight_decides_what_a_soft_target_calls_right(embedding: str) -> None:
+    """A row of weight 0 is right or wrong as any other, and the top label is the one with the largest share."""
+    case = Case(embedding=embedding, rows=40)
+    hidden, targets, _ = case.inputs()
+    shares = 0.6 * torch.nn.functional.one_hot(targets, 4) + 0.4 * torch.nn.functional.one_hot((targets + 1) % 4, 4)
+    for soft in (shares.double(), torch.nn.functional.one_hot(targets, 4).double()):
+        plain, weighted = case.head(), case.head()
+        weighted.weight = torch.tensor([0.1, 5.0, 0.0, 1.0], dtype=torch.float64)
+        expected = plain(hidden, soft)
+        found = weighted(hidden, soft, sample_weight=torch.arange(40) % 3)
+        assert int(found.correct) == int(expected.correct) == int(plain(hidden, targets).correct)
+        assert int(found.observed) == int(expected.observed)

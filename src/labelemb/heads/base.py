@@ -172,8 +172,9 @@ def count_correct(logits: Tensor, batch: Batch) -> Tensor:
     if batch.labels is not None:
         right = logits.gather(-1, batch.labels.unsqueeze(-1)) == best
         return (right.squeeze(-1) & batch.valid).sum()
-    assert batch.soft_targets is not None
-    top = batch.soft_targets == batch.soft_targets.amax(-1, keepdim=True)
+    targets = batch.unweighted_targets
+    assert targets is not None
+    top = targets == targets.amax(-1, keepdim=True)
     return (((logits == best) & top).any(-1) & batch.valid).sum()
 
 

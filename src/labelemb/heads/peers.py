@@ -177,8 +177,8 @@ class OnlineSmoothingHead(LogitHead):
         if batch.labels is not None:
             right = (labels == batch.labels) & batch.valid
         else:
-            assert batch.soft_targets is not None
-            right = (labels == batch.soft_targets.argmax(-1)) & batch.valid
+            assert batch.unweighted_targets is not None
+            right = (labels == batch.unweighted_targets.argmax(-1)) & batch.valid
         gate = right.to(self.sums.dtype)
         seen = torch.nan_to_num(logits.softmax(-1)).to(self.sums.dtype) * gate.unsqueeze(1)
         sums = torch.zeros_like(self.sums).index_add_(0, labels, seen)
