@@ -75,11 +75,16 @@ def test_any_leading_dimensions_are_rows() -> None:
     torch.testing.assert_close(shaped.flatten(), loss(logits, targets))
 
 
-def test_ignored_rows_change_nothing_even_if_their_logits_are_extreme() -> None:
+@pytest.mark.parametrize("extreme", [1e4, 3e38, float("inf"), float("nan")])
+def test_ignored_rows_change_nothing_even_if_their_logits_are_extreme(extreme: float) -> None:
     logits, targets = batch(4)
     loss = SoftTargetLoss(SPACE)
-    padded = torch.cat([logits, torch.full((2, 3), 1e4)])
-    torch.testing.assert_close(loss(padded, torch.cat([targets, torch.tensor([-100, -100])])), loss(logits, targets))
+    padded = torch.cat([logits.float(), torch.tensor([[extreme, -extreme, 0.0]] * 2)]).requires_grad_()
+    found = loss(padded, torch.cat([targets, torch.tensor([-100, -100])]))
+    torch.testing.assert_close(found, loss(logits.float(), targets))
+    found.backward()
+    assert padded.grad is not None
+    assert bool(padded.grad.isfinite().all())
 
 
 @pytest.mark.parametrize("targets", [torch.tensor([-100, -100]), torch.zeros(0, dtype=torch.long)])

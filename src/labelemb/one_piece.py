@@ -87,7 +87,7 @@ class OnePiece:
         self.logits = self.products.linear(hidden, self.inputs[1], self.inputs[2])
         correct = self.logits.gather(1, self.own) == self.logits.amax(1, keepdim=True)
         self.correct = (correct.squeeze(1) & self.batch.valid).sum()
-        log_p = self.logits.log_softmax(1)
+        log_p = self.batch.harmless(self.logits).log_softmax(1)
         q = self.q[self.place]  # (rows, labels)
         hard = -log_p.gather(1, self.own)
         soft = (log_p * q).sum(1, keepdim=True).mul_(-float(self.soft_active))
@@ -116,7 +116,7 @@ class OnePiece:
         objective, batch = self.head.objective, self.batch
         hidden = batch.hidden if batch.observed_hidden is None else batch.observed_hidden
         hidden = hidden.detach().to(self.products.dtype)
-        logits = self.products.linear(hidden, self.inputs[3], self.inputs[4])
+        logits = batch.harmless(self.products.linear(hidden, self.inputs[3], self.inputs[4]))
         best = logits.amax(1, keepdim=True)
         right = logits.gather(1, self.own) == best
         self.finite = best.isfinite()

@@ -45,9 +45,10 @@ def _terms(
     progress: float | None,
 ) -> TrainingTerms:
     labels, weights, valid = target_labels(batch)
+    z2 = None if z2 is None else batch.harmless(z2)
     e = head.embedding.rows(labels) if head.embedding.learned else None
     rows = (row_terms if batch.labels is not None else soft_row_terms)(
-        z1,
+        batch.harmless(z1),
         z2 if head.observer is not None else None,
         e,
         labels,

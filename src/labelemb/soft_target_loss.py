@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from labelemb.embedding import FixedEmbedding
 from labelemb.labelspace import LabelSpace
-from labelemb.targets import checked_labels, checked_weight
+from labelemb.targets import checked_labels, checked_weight, zeros_where_left_out
 from labelemb.terms import widened
 
 
@@ -58,7 +58,7 @@ class SoftTargetLoss(nn.Module):
                 f"(..., {labels_there}) and (...) are needed"
             )
         labels, valid = checked_labels(targets, labels_there, self.ignore_index)
-        log_p = F.log_softmax(widened(logits), dim=-1)
+        log_p = F.log_softmax(zeros_where_left_out(widened(logits), valid), dim=-1)
         q = self.embedding.probabilities(labels.reshape(-1)).reshape(log_p.shape).to(log_p.dtype)
         hard = -log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
         soft = -(q * log_p).sum(-1)

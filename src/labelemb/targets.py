@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Batch(NamedTuple):
-    """A call's rows. A row that is left out does no harm whatever stands in it: if not finite, it is zeros here."""
+    """A call's rows. One that is left out and not finite is zeros here; see also `harmless`."""
 
     hidden: Tensor  # (rows, in_features)
     observed_hidden: Tensor | None  # (rows, in_features), detached
@@ -18,6 +18,7 @@ class Batch(NamedTuple):
     soft_targets: Tensor | None  # (rows, labels), each entry times its row's weight; None with integer labels
     unweighted_targets: Tensor | None  # (rows, labels), the same without any weight: they tell what is right
     valid: Tensor  # (rows,)
+    all_valid: bool  # False also where nobody may look
     weights: Tensor  # (rows,), 0 where ignored
     row_weights: Tensor  # (rows,), the same without the labels' weights
     total: Tensor  # the sum of the weights, or what the caller puts in its place
@@ -30,6 +31,10 @@ class Batch(NamedTuple):
     def divisor(self) -> Tensor:
         """`total`, or a tiny number where no row has any weight: the loss, a sum of zeros, is then 0 and not NaN."""
         return self.total.clamp_min(torch.finfo(self.total.dtype).tiny)
+
+    def harmless(self, logits: Tensor) -> Tensor:
+        """Logits to compute a loss from: zeros in the rows that are left out."""
+        return logits if self.all_valid else zeros_where_left_out(logits, self.valid)
 
     def rowwise(self, value: Tensor) -> Tensor:
         """Rows in the shape of the targets again."""
@@ -85,9 +90,10 @@ def read_batch(
         weights = row_weights if label_weight is None else row_weights * label_weight.to(dtype)[labels]
     hidden = hidden.reshape(-1, in_features)
     observed = None if observed_hidden is None else observed_hidden.detach().reshape(-1, in_features)
-    if not can_look_at(valid) or not bool(valid.all()):
-        hidden = _without_harm(hidden, valid)
-        observed = None if observed is None else _without_harm(observed, valid)
+    all_valid = can_look_at(valid) and bool(valid.all())
+    if not all_valid:
+        hidden = _finite_where_left_out(hidden, valid)
+        observed = None if observed is None else _finite_where_left_out(observed, valid)
     total = weights.sum() if num_items is None else _read_num_items(num_items, weights)
     return Batch(
         hidden,
@@ -96,6 +102,7 @@ def read_batch(
         pairs,
         soft,
         valid,
+        all_valid,
         weights,
         row_weights,
         total,
@@ -106,10 +113,17 @@ def read_batch(
     )
 
 
-def _without_harm(hidden: Tensor, valid: Tensor) -> Tensor:
-    """Zeros where a row is left out and not finite: even a weight of 0 would let it into the gradients."""
-    harmful = ~(valid | hidden.isfinite().all(-1))
-    return hidden.masked_fill(harmful.unsqueeze(-1), 0)
+def zeros_where_left_out(rows: Tensor, valid: Tensor) -> Tensor:
+    """Rows (..., features) with zeros where they are not valid: 0 times what overflows there would be NaN."""
+    return rows.masked_fill(~valid.unsqueeze(-1), 0)
+
+
+def _finite_where_left_out(hidden: Tensor, valid: Tensor) -> Tensor:
+    """Zeros where a row is left out and not finite: even a weight of 0 would let it into the gradients.
+
+    Other rows that are left out stay, for their logits are part of a head's output.
+    """
+    return zeros_where_left_out(hidden, valid | hidden.isfinite().all(-1))
 
 
 def checked_labels(targets: Tensor, num_labels: int, ignore_index: int) -> tuple[Tensor, Tensor]:

@@ -283,6 +283,26 @@ def test_online_smoothing_with_a_floor_keeps_the_labels_share() -> None:
         head.train()(hidden, labels)
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (PlainHead, {"label_smoothing": 0.1}),
+        (OnlineSmoothingHead, {"rows_per_epoch": 16}),
+        (ConfidencePenaltyHead, {}),
+        (TeacherFreeHead, {}),
+    ],
+)
+def test_an_ignored_row_may_overflow(kind: type[Head], options: dict[str, Any]) -> None:
+    head = made(kind, **options).float()
+    hidden, labels, _, _ = inputs()
+    hidden = hidden.float()
+    expected = head(hidden, labels).loss
+    hidden[labels == -100] = 3e38 * hidden[labels == -100].sign()
+    output = head(hidden.requires_grad_(), labels)
+    torch.testing.assert_close(output.loss, expected)
+    assert bool(gradient_on(hidden, output.loss).isfinite().all())
+
+
 def test_an_unsure_prediction_has_the_entropy_of_the_even_distribution() -> None:
     head = made(ConfidencePenaltyHead, penalty=0.5)
     output = head(torch.zeros(1, 3, dtype=torch.float64), torch.tensor([0]))

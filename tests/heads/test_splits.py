@@ -124,6 +124,26 @@ def test_padding_rows_may_hold_anything(impl: str, chunk_rows: int | None, value
     assert_equal_gradients(gradients_of(head, output.loss), expected)
 
 
+@pytest.mark.parametrize(("impl", "chunk_rows"), [("reference", None), ("chunked", None), ("chunked", 2)])
+@pytest.mark.parametrize("embedding", ["dense", "running"])
+@pytest.mark.parametrize("value", [1e20, 3e38])
+def test_padding_rows_may_overflow(impl: str, chunk_rows: int | None, embedding: str, value: float) -> None:
+    """Memory that nobody filled may hold finite numbers whose logits are not."""
+    case = Case(impl=impl, chunk_rows=chunk_rows, embedding=embedding, training=False)
+    head = case.head().float()
+    hidden, targets, _ = case.inputs()
+    hidden = hidden.float()
+    targets[2] = -100
+    expected = gradients_of(head, head(hidden, targets).loss)
+    hidden[2] = value * hidden[2].sign()
+    output = head(hidden.requires_grad_(), targets)
+    assert bool(output.loss.isfinite())
+    found = gradients_of(head, output.loss)
+    assert_equal_gradients(found, expected)
+    assert hidden.grad is not None
+    assert bool(hidden.grad.isfinite().all())
+
+
 def reshaped(value: Any, leading: tuple[int, ...]) -> Any:
     return value.reshape(*leading, *value.shape[1:]) if isinstance(value, Tensor) else value
 

@@ -27,7 +27,7 @@ class LogitHead(Head):
 
     def _training_output(self, batch: Batch) -> HeadOutput:
         logits = self.logits(batch.hidden)
-        wide = widened(logits)
+        wide = batch.harmless(widened(logits))
         hard, soft, loss = self._rows(wide, batch)
         if batch.reduction == "none":
             zero = torch.zeros_like(hard)
