@@ -207,8 +207,8 @@ def _read_sample_weight(sample_weight: Tensor, shape: torch.Size, dtype: torch.d
     if sample_weight.shape != shape:
         raise ValueError(f"sample_weight has shape {tuple(sample_weight.shape)}, but targets have {tuple(shape)}")
     weights = sample_weight.detach().reshape(-1).to(dtype)
-    if can_look_at(weights) and not bool((weights >= 0).all()):
-        raise ValueError("sample_weight has a negative or non-finite entry, but weights must be 0 or more")
+    if can_look_at(weights) and not bool((usable := (weights >= 0) & weights.isfinite()).all()):
+        raise ValueError(f"a sample_weight is {weights[~usable][0].item():g}, but must be finite and 0 or more")
     return weights
 
 
