@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .forms import BLOCK_NUMBERS, FactorForm, Form
+from .forms import BLOCK_NUMBERS, TINY, FactorForm, Form
 from .top_k_form import TopKForm
 
 if TYPE_CHECKING:
@@ -54,10 +54,9 @@ def _computed_neighbors(form: Form, piece: Tensor, never: Tensor, k: int) -> tup
     own = shares.gather(1, piece[:, None])[:, 0]
     similar.scatter_(1, piece[:, None], False)
     similar[:, never] = False
-    # below every probability, so that what is not similar comes last
-    shares.masked_fill_(~similar, -1.0)
-    values, places = _ties_by_index(*shares.topk(k, dim=1))
-    return places.masked_fill(values < 0, -1), values.clamp(min=0), own
+    scores, places = _largest(logits.masked_fill_(~similar, -torch.inf), k)
+    unused = scores == -torch.inf
+    return places.masked_fill(unused, -1), shares.gather(1, places).masked_fill_(unused, 0), own
 
 
 def _stored_neighbors(form: TopKForm, piece: Tensor, never: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -69,10 +68,25 @@ def _stored_neighbors(form: TopKForm, piece: Tensor, never: Tensor, k: int) -> t
     is_own = places == piece[:, None]
     own = torch.where(is_own.any(dim=1), (shares * is_own).sum(dim=1), even) / mass
     left_out = (places < 0) | (shares <= 0) | is_own | torch.isin(places, never)
-    shares = (shares / mass[:, None]).float().masked_fill(left_out, -1.0)
-    values, places = _ties_by_index(shares, places)
-    values, places = values[:, :k], places[:, :k]
-    return places.masked_fill(values < 0, -1), values.clamp(min=0), own.float()
+    scores = shares.clamp(min=TINY).log().masked_fill(left_out, -torch.inf)
+    scores, places = (part[:, :k] for part in _ties_by_index(scores, places))
+    similarities = (scores - mass.log()[:, None]).exp().float()
+    return places.masked_fill(scores == -torch.inf, -1), similarities, own.float()
+
+
+def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest scores of each row and their places; of equal ones, those of the first labels."""
+    values, places = scores.topk(k, dim=1)
+    least = values[:, -1:]
+    # which of equal scores topk takes is not defined
+    cut = ((scores >= least).sum(dim=1) > k).nonzero()[:, 0]
+    if len(cut):
+        part, least = scores[cut], least[cut]
+        above, equal = part > least, part == least
+        room = k - above.sum(dim=1, keepdim=True)
+        kept = above | (equal & (equal.cumsum(dim=1, dtype=torch.int32) <= room))
+        places[cut] = kept.nonzero()[:, 1].view(-1, k)
+    return _ties_by_index(scores.gather(1, places), places)
 
 
 def _ties_by_index(values: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:

@@ -33,7 +33,30 @@ def top_k() -> LabelSpace:
     return LabelSpace.from_top_k(indices, torch.tensor([0.6, 0.1, 0.1, 0.0]).repeat(30, 1))
 
 
-@pytest.mark.parametrize("make", [dense, factors, top_k])
+def tied() -> LabelSpace:
+    """Rows of few different values, so that many labels are equally near."""
+    logits = torch.randint(3, (30, 30), generator=torch.Generator().manual_seed(2)).float()
+    return LabelSpace.from_matrix(logits, kind="logit", specials=["3"])
+
+
+def nearly_tied() -> LabelSpace:
+    """Logits so low that their probabilities are all 0, and differ in rank alone."""
+    logits = -200.0 - torch.arange(30).float().repeat(30, 1)
+    return LabelSpace.from_matrix(logits.fill_diagonal_(0.0), kind="logit")
+
+
+def tied_factors() -> LabelSpace:
+    generator = torch.Generator().manual_seed(3)
+    A, B = (torch.randint(-1, 2, shape, generator=generator).float() for shape in ((30, 2), (2, 30)))
+    return LabelSpace.from_factors(A, B)
+
+
+def tied_top_k() -> LabelSpace:
+    indices = (torch.arange(30)[:, None] + torch.arange(8)) % 30
+    return LabelSpace.from_top_k(indices.flip(1), torch.full((30, 8), 0.1))
+
+
+@pytest.mark.parametrize("make", [dense, factors, top_k, tied, nearly_tied, tied_factors, tied_top_k])
 def test_the_table_is_nearest_for_every_label(make: Callable[[], LabelSpace]) -> None:
     space = make()
     table = neighbor_table(space, 5)
