@@ -87,6 +87,13 @@ def test_any_head_of_the_right_sizes_may_be_given() -> None:
     torch.testing.assert_close(model(X, Y).loss, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_given_head_goes_to_the_layers_device_and_keeps_its_precision(dtype: torch.dtype) -> None:
+    model = attach(plain_model().to("meta", dtype), "fc", LabelEmbeddingHead(8, 3))
+    assert {tensor.device.type for tensor in (*model.parameters(), *model.buffers())} == {"meta"}
+    assert {parameter.dtype for parameter in model.fc.parameters()} == {torch.float32}
+
+
 def test_a_layer_inside_a_submodule_is_found_by_its_path() -> None:
     model = attach(Net(), "classifier.1")
     assert isinstance(model.classifier[1], LabelEmbeddingHead)

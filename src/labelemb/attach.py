@@ -36,7 +36,8 @@ def attach(model: Model, layer: str | None = None, head: Head | None = None, **o
     Arguments:
         model: any module; it stays what it is, and its parameters are found by every optimiser and trainer.
         layer: the layer's name inside the model, as in `model.named_modules()`: "fc", "classifier.2".
-        head: a head to use; by default `LabelEmbeddingHead.from_linear` of the layer with `options` (rank=, ...).
+        head: a head to use, which is moved to the layer's device and keeps its precision; by default
+            `LabelEmbeddingHead.from_linear` of the layer with `options` (rank=, ...).
 
     `targets` is given by keyword where the model's own forward would take another positional argument. The head's call
     options (sample_weight, num_items, step, progress, reduction) may be given beside it.
@@ -59,13 +60,7 @@ def attach(model: Model, layer: str | None = None, head: Head | None = None, **o
         raise ValueError(f"layer {layer!r} is a head already")
     if not isinstance(old, nn.Linear):
         raise ValueError(f"layer {layer!r} is a {type(old).__name__}, but only an nn.Linear can be replaced")
-    if head is None:
-        head = LabelEmbeddingHead.from_linear(old, **options)
-    elif options:
-        raise ValueError(f"options {sorted(options)} go to a new head, but head= was given")
-    elif (head.in_features, head.num_labels) != (old.in_features, old.out_features):
-        sizes = f"{head.in_features} -> {head.num_labels}"
-        raise ValueError(f"the head is {sizes}, but layer {layer!r} {old.in_features} -> {old.out_features}")
+    head = head_for_layer(layer, old, head, options)
     parent, _, name = layer.rpartition(".")
     setattr(model.get_submodule(parent), name, head)
     slot = _Slot()
@@ -76,6 +71,18 @@ def attach(model: Model, layer: str | None = None, head: Head | None = None, **o
         model.register_forward_hook(partial(_return_output, slot), always_call=True),
     ]
     return model
+
+
+def head_for_layer(name: str, layer: nn.Linear, head: Head | None, options: dict[str, Any]) -> Head:
+    """The head to put in a layer's place, on the layer's device: the given one if it fits, else a new one."""
+    if head is None:
+        return LabelEmbeddingHead.from_linear(layer, **options)
+    if options:
+        raise ValueError(f"options {sorted(options)} go to a new head, but head= was given")
+    if (head.in_features, head.num_labels) != (layer.in_features, layer.out_features):
+        sizes = f"{head.in_features} -> {head.num_labels}"
+        raise ValueError(f"the head is {sizes}, but layer {name!r} {layer.in_features} -> {layer.out_features}")
+    return head.to(layer.weight.device)
 
 
 def predictor_only(model: nn.Module, *, fold_temperature: bool = False) -> nn.Module:

@@ -11,7 +11,8 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 
-from labelemb.heads import Head, LabelEmbeddingHead
+from labelemb.attach import head_for_layer
+from labelemb.heads import Head
 from labelemb.integrations.transformers.attachment import IGNORED, Attachment, attachment_of
 from labelemb.integrations.transformers.training_parts import save_pretrained_with_parts
 
@@ -49,19 +50,13 @@ def attach_to_pretrained(
     name, linear = _find_layer(model, layer)
     language_model = linear is model.get_output_embeddings()
     _check_labels(model, name, linear, language_model)
-    if head is None:
-        head = LabelEmbeddingHead.from_linear(linear, **options)
-    elif options:
-        raise ValueError(f"options {sorted(options)} go to a new head, but head= was given")
-    elif (head.in_features, head.num_labels) != (linear.in_features, linear.out_features):
-        sizes = f"{head.in_features} -> {head.num_labels}"
-        raise ValueError(f"the head is {sizes}, but layer {name!r} {linear.in_features} -> {linear.out_features}")
+    head = head_for_layer(name, linear, head, options)
     if head.ignore_index != IGNORED:
         raise ValueError(
             f"the head's ignore_index is {head.ignore_index}, but Transformers leaves out labels {IGNORED}"
         )
     shifts = _shifts_labels(model, language_model) if shift is None else shift
-    attachment = Attachment(model, name, head.to(linear.weight.device), language_model=language_model, shifts=shifts)
+    attachment = Attachment(model, name, head, language_model=language_model, shifts=shifts)
     model.label_embedding = attachment.train(model.training)
     model.__dict__["accepts_loss_kwargs"] = True  # the Trainer then tells how many labels an update has
     if shifts and model.loss_type is None:
