@@ -121,6 +121,16 @@ def test_the_heads_call_options_are_passed_on() -> None:
     assert isinstance(recommended(X, Y, progress=0.3), HeadOutput)
 
 
+def test_the_heads_call_options_do_not_reach_the_model_where_targets_are_none() -> None:
+    model = attach(plain_model(), "fc", objective=Objective.recommended())
+    expected, weights = model(X), torch.ones(5)
+    for logits in (
+        model(X, None, progress=0.3, step=2),
+        model(X, targets=None, sample_weight=weights, num_items=5, reduction="none"),
+    ):
+        assert torch.equal(logits, expected)
+
+
 def test_a_training_step_moves_body_predictor_observer_and_embedding() -> None:
     model = attach(plain_model(), "fc")
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}

@@ -156,8 +156,9 @@ def _strip_targets(
         args = tuple(kept)
     else:
         return args, kwargs
+    options = {name: kwargs.pop(name) for name in CALL_OPTIONS if name in kwargs}
     if targets is not None:
-        slot.call = {"targets": targets} | {name: kwargs.pop(name) for name in CALL_OPTIONS if name in kwargs}
+        slot.call = {"targets": targets} | options
     return args, kwargs
 
 
