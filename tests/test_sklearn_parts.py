@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ import scipy.sparse
 import sklearn
 import torch
 
+from labelemb import LabelEmbeddingHead
 from labelemb.sklearn.examples import Examples
 from labelemb.sklearn.network import Design, FirstLayer, make_network
 from labelemb.sklearn.rows import Rows, SparseBatch
@@ -64,6 +66,15 @@ def test_initial_weights_depend_on_the_seed_alone_and_leave_torchs_generator_alo
     assert torch.equal(torch.get_rng_state(), before)
     torch.testing.assert_close(states[0], states[1], rtol=0, atol=0)
     assert not torch.equal(states[0]["body.first.weight"], states[2]["body.first.weight"])
+
+
+def test_methods_expect_epochs_of_one_length_where_nobody_says_it() -> None:
+    embedding, smoothing = (
+        make_network(replace(DESIGN, method=method), rows_per_epoch=None, seed=0, dtype=torch.float32).head
+        for method in ("label-embedding", "online-smoothing")
+    )
+    assert isinstance(embedding, LabelEmbeddingHead)
+    assert embedding.embedding.rows_per_epoch == smoothing.rows_per_epoch == 300
 
 
 @pytest.mark.parametrize(

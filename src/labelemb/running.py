@@ -18,7 +18,7 @@ from labelemb.precision import kept_wide
 TABLE_LIMIT_BYTES = 512 * 1024**2
 DEFAULT_TOP_K = 64
 ROWS_PER_LABEL = 100
-"""Time constant per label where nobody says how many rows an epoch has."""
+"""An epoch's rows of each label where nobody says how many there are."""
 
 
 class RunningEmbedding(LabelEmbedding):

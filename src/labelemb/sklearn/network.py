@@ -20,6 +20,7 @@ from labelemb.heads import (
     TeacherFreeHead,
 )
 from labelemb.objective import Objective
+from labelemb.running import ROWS_PER_LABEL
 from labelemb.sklearn.rows import SparseBatch
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -28,8 +29,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "logistic": torch.sigmoid,
     "identity": lambda values: values,
 }
-ROWS_PER_LABEL = 100
-"""An epoch's rows of each label where nobody knows how many there will be, as in `RunningEmbedding`."""
 
 _global_generator = threading.Lock()
 
