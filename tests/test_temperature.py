@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 
-from labelemb import LabelEmbeddingHead, LabelSpace, PlainHead, fit_temperature
+from labelemb import LabelEmbeddingHead, LabelSpace, PlainHead, SingleOutputHead, fit_temperature
 from labelemb.temperature import weighted_temperature
 
 
@@ -185,8 +185,13 @@ def test_calibrating_needs_hidden_states_and_an_observer() -> None:
     with pytest.raises(ValueError, match="no hidden state"):
         agreeing_head(1.0).calibrate([])
     fixed = LabelEmbeddingHead(6, 2, embedding=LabelSpace.from_matrix([[0.9, 0.1], [0.1, 0.9]]))
-    with pytest.raises(ValueError, match="no observer to agree with: use fit_temperature"):
-        fixed.calibrate([torch.randn(3, 6)])
+    for head, kind in (
+        (fixed, "a head with a fixed embedding"),
+        (SingleOutputHead(6, 4), "a SingleOutputHead"),
+        (SingleOutputHead(6, 2, embedding=fixed.embedding), "a head with a fixed embedding"),
+    ):
+        with pytest.raises(ValueError, match=f"^{kind} has no observer to agree with: use fit_temperature"):
+            head.calibrate([torch.randn(3, 6)])
 
 
 def test_every_head_has_probabilities() -> None:

@@ -116,7 +116,8 @@ class LabelEmbeddingHead(Head):
         labels are needed. The temperature is stored with the head; `probabilities` uses it.
         """
         if self.observer is None:
-            raise ValueError("a head with a fixed embedding has no observer to agree with: use fit_temperature")
+            kind = f"a {type(self).__name__}" if self.embedding.needs_observer else "a head with a fixed embedding"
+            raise ValueError(f"{kind} has no observer to agree with: use fit_temperature")
         observer = self.observer
         self.temperature.fill_(
             agreeing_temperature(hidden_batches, self.logits, lambda hidden: apply_linear(observer, hidden))
