@@ -138,6 +138,20 @@ def test_a_clean_observer_reads_a_gradient_free_pass_without_dropout() -> None:
     assert body.training
 
 
+def test_a_clean_observer_leaves_every_part_in_its_mode_also_after_an_error() -> None:
+    body = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6).eval(), nn.Dropout(0.5))
+    classifier = Classifier(body, Recorder(6, 3), clean_observer=True)
+    targets = torch.zeros(5, dtype=torch.long)
+    for training in (True, False):
+        body[2].train(training)
+        before = [part.training for part in classifier.modules()]
+        classifier((torch.randn(5, 4),), targets)
+        assert [part.training for part in classifier.modules()] == before
+        with pytest.raises(RuntimeError):
+            classifier._clean_hidden((torch.randn(5, 3),))
+        assert [part.training for part in classifier.modules()] == before
+
+
 def test_a_body_without_dropout_needs_no_second_pass() -> None:
     head = Recorder(6, 3)
     Classifier(nn.Linear(4, 6), head, clean_observer=True)((torch.randn(5, 4),), torch.zeros(5, dtype=torch.long))

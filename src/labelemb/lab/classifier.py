@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from labelemb import Head, LossTerms
+from labelemb.lab.evaluating import evaluating
 
 TERMS = LossTerms._fields
 STATISTICS = ("loss", *TERMS, "correct")
@@ -60,8 +61,5 @@ class Classifier(nn.Module):
     @torch.no_grad()
     def _clean_hidden(self, inputs: tuple[Tensor, ...]) -> Tensor:
         """The hidden state without dropout: what the observer learns from shall not be noise."""
-        self.body.eval()
-        try:
+        with evaluating(self.body):
             return self.body(*inputs)
-        finally:
-            self.body.train()

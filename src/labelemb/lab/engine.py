@@ -15,6 +15,7 @@ from torch import Tensor, nn, optim
 from labelemb import Head
 from labelemb.lab.data import Examples
 from labelemb.lab.errors import LabError
+from labelemb.lab.evaluating import evaluating
 from labelemb.lab.settings import TrainSettings
 
 EVALUATION_ROWS = 512
@@ -100,15 +101,13 @@ class Sharing:
 @torch.inference_mode()
 def predict_logits(fabric: Fabric, model: nn.Module, examples: Examples, batch_size: int, num_labels: int) -> Tensor:
     """Logits (rows, labels) of all examples on the CPU, in every process."""
-    was_training = model.training
-    model.eval()
     logits = torch.zeros(len(examples), num_labels)
-    for piece, counts in _evaluation_pieces(fabric, examples, batch_size):
-        inputs, _ = examples.batch(piece)
-        found = model(fabric.to_device(inputs))
-        if counts:
-            logits[piece] = found.float().cpu()
-    model.train(was_training)
+    with evaluating(model):
+        for piece, counts in _evaluation_pieces(fabric, examples, batch_size):
+            inputs, _ = examples.batch(piece)
+            found = model(fabric.to_device(inputs))
+            if counts:
+                logits[piece] = found.float().cpu()
     # each row is filled by one process and 0 in the others
     return reduced(fabric, fabric.to_device(logits), "sum").cpu()
 

@@ -10,6 +10,7 @@ from labelemb.lab.bodies.seq2seq import Seq2Seq
 from labelemb.lab.classifier import Classifier
 from labelemb.lab.data import PairEncoder, SequenceExamples
 from labelemb.lab.decode import Hypothesis, SearchOptions, Symbols, search
+from labelemb.lab.evaluating import evaluating
 
 OPEN_HYPOTHESES = 640
 """Searched at once, over all sentences of a batch: their logits must fit into memory."""
@@ -31,22 +32,20 @@ class TextGenerator:
         options.check(len(self.encoder.target))
         size = batch_size or max(1, min(MOST_SENTENCES, OPEN_HYPOTHESES // options.beam))
         found: list[list[Hypothesis]] = [[] for _ in range(len(examples))]
-        was_training = self.classifier.training
-        self.classifier.eval()
-        for index in examples.batches(size, None):
-            source, lengths = examples.source_batch(index)
-            hypotheses = search(
-                self.body,
-                self.classifier.head,
-                source.to(self.device),
-                lengths.to(self.device),
-                self.symbols,
-                options,
-            )
-            for place, best in zip(index.tolist(), hypotheses, strict=True):
-                # nothing was allowed to end: only constraints that contradict each other do that
-                found[place] = best or [Hypothesis([], -torch.inf, -torch.inf, [])]
-        self.classifier.train(was_training)
+        with evaluating(self.classifier):
+            for index in examples.batches(size, None):
+                source, lengths = examples.source_batch(index)
+                hypotheses = search(
+                    self.body,
+                    self.classifier.head,
+                    source.to(self.device),
+                    lengths.to(self.device),
+                    self.symbols,
+                    options,
+                )
+                for place, best in zip(index.tolist(), hypotheses, strict=True):
+                    # nothing was allowed to end: only constraints that contradict each other do that
+                    found[place] = best or [Hypothesis([], -torch.inf, -torch.inf, [])]
         return found
 
     def words(self, hypothesis: Hypothesis, source: list[str], replace_unknown: bool) -> list[str]:

@@ -12,6 +12,7 @@ from labelemb import Head
 from labelemb.lab.classifier import Classifier
 from labelemb.lab.data import SequenceExamples
 from labelemb.lab.data.sequences import IGNORED
+from labelemb.lab.evaluating import evaluating
 from labelemb.lab.metrics import ReliabilityDiagram
 from labelemb.temperature import agreeing_temperature
 
@@ -91,19 +92,15 @@ def _hidden_rows(
     classifier: Classifier, examples: SequenceExamples, device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """h (rows, features) and target (rows,) of all words, a batch at a time."""
-    was_training = classifier.training
-    classifier.eval()
     batches = examples.batches(EVALUATION_PAIRS, None)
     # one batch of every length in turn: whoever stops early has seen all of them
     stride = max(1, round(math.sqrt(len(batches))))
-    try:
+    with evaluating(classifier):
         for index in (index for start in range(stride) for index in batches[start::stride]):
             inputs, targets = examples.batch(index)
             hidden = classifier.body(*(part.to(device) for part in inputs))
             valid = targets != IGNORED
             yield hidden[valid.to(device)], targets[valid].to(device)
-    finally:
-        classifier.train(was_training)
 
 
 def _logit_chunks(head: Head, hidden: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
