@@ -17,7 +17,12 @@ def main() -> int:
     from labelemb.lab.cli import main as run
 
     signal.signal(signal.SIGINT, before)
-    return run()
+    try:
+        return run()
+    except KeyboardInterrupt:  # one more, while the first was being answered
+        return INTERRUPTED
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

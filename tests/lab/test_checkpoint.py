@@ -12,10 +12,11 @@ import torch
 
 from labelemb.lab.checkpoint import CURRENT, FORMAT, PREVIOUS, load_checkpoint, save_checkpoint
 from labelemb.lab.errors import LabError
+from labelemb.lab.files import discard
 
 
 def load(folder: Path) -> dict[str, Any] | None:
-    return load_checkpoint(folder, warn=pytest.fail)
+    return load_checkpoint(folder, warn=pytest.fail).state
 
 
 def save_twice(folder: Path) -> None:
@@ -58,7 +59,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_and_says_so(tmp_path: 
     current = tmp_path / CURRENT
     current.write_bytes(damage(current.read_bytes()))
     warnings: list[str] = []
-    assert load_checkpoint(tmp_path, warnings.append) == {"step": 1}
+    assert load_checkpoint(tmp_path, warnings.append) == ({"step": 1}, current)
     assert len(warnings) == 1
     assert str(current) in warnings[0]
     assert "corrupted" in warnings[0]
@@ -69,7 +70,10 @@ def test_an_intact_checkpoint_survives_damage_to_the_newer_and_death_in_the_next
 ) -> None:
     save_twice(tmp_path)
     (tmp_path / CURRENT).write_bytes(b"x")
-    assert load_checkpoint(tmp_path, warn=lambda message: None) == {"step": 1}
+    state, corrupted = load_checkpoint(tmp_path, warn=lambda message: None)
+    assert state == {"step": 1}
+    assert corrupted == tmp_path / CURRENT
+    discard(corrupted)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", lambda *paths: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):

@@ -97,6 +97,11 @@ def test_the_kept_command_names_no_folder_of_the_machine(tmp_path: Path, monkeyp
     assert main(arguments) == 0
     result = json.loads((tmp_path / "here" / "result.json").read_text())
     assert result["command"].startswith("labelemb train digits --out here --set train.epochs=2")
+    arguments[2:4] = [f"--out={tmp_path / 'there'}"]
+    monkeypatch.setattr("sys.argv", ["/somewhere/bin/labelemb", *arguments])
+    assert main(arguments) == 0
+    result = json.loads((tmp_path / "there" / "result.json").read_text())
+    assert result["command"].startswith("labelemb train digits --out=there --set train.epochs=2")
 
 
 def test_evaluate_repeats_the_scores_of_the_run(run: Path, capsys: Capture) -> None:
@@ -206,6 +211,7 @@ def test_data_says_what_is_there_and_where(capsys: Capture, tiny_data: Callable[
         (("train", "digits", "--set", "train.batch_size=10000000000000"), "must be at most 2147483647"),
         (("train", "digits", "--set", "body.hidden=[2000000000]"), "there is no memory for so large a body"),
         (("train", "digits", "--method", "label-embedding@rank=1000000000000000"), "no memory for so large a head"),
+        (("train", "digits", "--seed", "9" * 30), f"{'9' * 30} is too large a seed: at most 9223372036854775807"),
         (("train", "digits", "--threads", "100000000000"), "100000000000 threads are too many: at most 1024"),
         (("train", "digits", "--checkpoint-seconds", "nan"), "'nan' is not a number of seconds, 0 or more"),
         (("train", "digits", "--checkpoint-seconds", "-1"), "'-1' is not a number of seconds, 0 or more"),
@@ -362,6 +368,34 @@ def test_ctrl_c_before_the_training_exits_with_130(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(compare_module, "compare", press)
     assert error_line(capsys, "compare", "digits", code=130) == "labelemb: interrupted"
+
+
+def test_another_ctrl_c_has_nothing_left_to_interrupt() -> None:
+    pressed = """
+import signal, sys
+import labelemb.lab.compare
+import labelemb_command
+
+class Pressed:
+    def write(self, text):  # standard error, at whose line the hand presses once more
+        sys.__stderr__.write(text)
+        if text == "\\n":
+            signal.raise_signal(signal.SIGINT)
+
+    def flush(self):
+        pass
+
+def press(*arguments):
+    raise KeyboardInterrupt
+
+sys.modules["labelemb.lab.compare"].compare = press
+sys.argv, sys.stderr = ["labelemb", "compare", "digits"], Pressed()
+code = labelemb_command.main()
+signal.raise_signal(signal.SIGINT)
+sys.exit(code)
+"""
+    ended = subprocess.run([sys.executable, "-c", pressed], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "labelemb: interrupted\n")
 
 
 def test_ctrl_c_while_the_command_is_imported_exits_with_130() -> None:

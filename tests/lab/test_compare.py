@@ -17,6 +17,17 @@ from labelemb.lab.errors import LabError
 from labelemb.lab.messages import RunOptions
 from labelemb.lab.methods import parse_methods
 
+# keeps the folder of one run until another is finished
+HOLDER = """
+import sys, time
+from pathlib import Path
+from labelemb.lab.runfolder import RunFolder
+
+with RunFolder(Path(sys.argv[1])).locked():
+    print("held", flush=True)
+    while not Path(sys.argv[2]).exists():
+        time.sleep(0.1)
+"""
 OVERRIDES = ["train.epochs=3", "body.hidden=[16]", "train.lr=0.01"]  # those of quick_recipe
 
 
@@ -111,6 +122,34 @@ def test_a_folder_of_another_recipe_or_version_is_refused(finished: tuple[Path, 
         compare(comparison(out))
 
 
+def test_a_recipe_in_the_folder_is_kept_if_it_says_the_same_and_else_refused(tmp_path: Path) -> None:
+    file = tmp_path / "recipe.toml"
+    mine = "# chosen with care\n" + quick_recipe("train.epochs=1").to_toml()
+    file.write_text(mine)
+    with pytest.raises(LabError, match=r"recipe\.toml is another recipe .train\.epochs is 1 there and 2 here"):
+        compare(comparison(tmp_path, "plain", 1, "train.epochs=2"))
+    with pytest.raises(LabError, match=r"recipe\.toml is another recipe"):
+        quick_run(tmp_path, quick_recipe("train.epochs=2"), "plain")
+    outcome = compare(comparison(tmp_path, "plain", 1, "train.epochs=1"))
+    assert outcome.failures == []
+    assert file.read_text() == mine
+
+
+def test_the_runs_of_another_comparison_are_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain, other = run_folder(tmp_path, "plain", 0), run_folder(tmp_path, "label-smoothing", 0)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(plain), str(other / "result.json")], stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    outcome = compare(comparison(tmp_path, "plain,label-smoothing", 1, "train.epochs=1"))
+    assert holder.wait() == 0
+    assert outcome.failures == []
+    assert outcome.summary is not None
+    assert set(outcome.summary["methods"]) == {"plain", "label-smoothing"}
+    assert capsys.readouterr().err.count("plain seed 0: another process is training it") == 1
+
+
 def test_what_is_wrong_for_all_runs_is_said_before_any_starts(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="method label-embedding@tau=0"):
         compare(comparison(tmp_path, "plain,label-embedding@tau=0"))
@@ -118,6 +157,7 @@ def test_what_is_wrong_for_all_runs_is_said_before_any_starts(tmp_path: Path) ->
 
 
 def test_a_summary_of_nothing_is_none(tmp_path: Path) -> None:
+    (tmp_path / "plain" / "seed-²").mkdir(parents=True)
     assert write_summary(tmp_path) is None
 
 

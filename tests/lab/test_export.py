@@ -174,8 +174,7 @@ def test_what_is_no_finished_run_is_refused(place: Path, tmp_path: Path, capsys:
     assert "there is no run folder" in failure(capsys, tmp_path / "absent")
     assert "holds no finished run" in failure(capsys, tmp_path)
     (tmp_path / "result.json").write_bytes((place / RUNS["images"] / "result.json").read_bytes())
-    (tmp_path / "recipe.toml").write_bytes((place / RUNS["images"] / "recipe.toml").read_bytes())
-    assert "holds no trained model" in failure(capsys, tmp_path)
+    assert "holds a result, but no model" in failure(capsys, tmp_path)
 
 
 def test_an_output_that_cannot_be_written_is_refused(place: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -1,12 +1,17 @@
 """Files are whole whoever writes them."""
 
+import errno
 import itertools
+import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from labelemb.lab import files
+from labelemb.lab.checkpoint import save_checkpoint
+from labelemb.lab.errors import LabError
 
 
 def test_two_processes_may_write_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,3 +28,17 @@ def test_two_processes_may_write_the_same_file(tmp_path: Path, monkeypatch: pyte
     files.write_bytes(path, b"whole")
     assert path.read_bytes() == b"whole"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_disk_that_refuses_everything_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *arguments: Any, **keywords: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    for write in (
+        lambda: files.write_bytes(tmp_path / "summary.json", b"{}"),
+        lambda: save_checkpoint(tmp_path, {"step": 1}),
+    ):
+        with pytest.raises(LabError, match=r"cannot write .*: Read-only file system"):
+            write()

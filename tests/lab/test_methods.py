@@ -159,6 +159,8 @@ def test_methods_are_listed_once_in_their_order() -> None:
         ("label-embedding@tau=warm", "option 'tau' .* must be a number, not 'warm'"),
         ("label-embedding@embedding_lr=nan", "option 'embedding_lr' .* must be a number, not 'nan'"),
         ("label-embedding@embedding_lr=-1", "option 'embedding_lr' .* is -1, must be at least 0"),
+        ("label-embedding@rank=²", "option 'rank' .* must be a whole number, not '²'"),
+        (f"label-embedding@rank={'9' * 5000}", "option 'rank' .* must be a whole number"),
         ("label-embedding@rank=1.5", "option 'rank' .* must be a whole number, not '1.5'"),
         ("label-embedding@correct_only=maybe", "option 'correct_only' .* must be true or false"),
         ("label-embedding@paper+recommended", "names two presets, paper and recommended"),

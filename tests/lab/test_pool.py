@@ -33,6 +33,10 @@ for line in sys.stdin:
         print(json.dumps({"event": "stopped"}), flush=True)
         time.sleep(0.2)
         sys.exit(1)
+    if task["method"] == "busy" and not os.path.exists(task["folder"]):
+        os.mkdir(task["folder"])
+        print(json.dumps({"event": "busy"}), flush=True)
+        continue
     if task["method"] == "waiting":
         signal.pause()
     if task["method"] == "wrong":
@@ -138,3 +142,11 @@ def test_progress_comes_through_as_the_worker_sent_it(tmp_path: Path) -> None:
     events = list(pool(tmp_path, ["good"], 1).events())
     assert [event.kind for event in events] == ["started", "progress", "done"]
     assert json.dumps(events[1].values) == '{"step": 1, "total_steps": 2}'
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_in_the_hands_of_another_process_is_taken_up_again_after_the_others(tmp_path: Path, jobs: int) -> None:
+    events = list(pool(tmp_path, ["busy", "good", "good"], jobs).events())
+    assert [event.task.seed for event in events if event.kind == "busy"] == [0]
+    assert sorted(event.task.seed for event in events if event.kind == "done") == [0, 1, 2]
+    assert "failed" not in {event.kind for event in events}

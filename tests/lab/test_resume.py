@@ -10,7 +10,7 @@ import pytest
 import torch
 from quick_runs import StopAt, assert_same_run, every_update_saved, quick_recipe, quick_run, read_records
 
-from labelemb.lab.checkpoint import CURRENT, PREVIOUS
+from labelemb.lab.checkpoint import CURRENT, FORMAT, PREVIOUS
 from labelemb.lab.errors import LabError
 from labelemb.lab.interrupts import Interrupted
 from labelemb.lab.methods import parse_method
@@ -92,7 +92,34 @@ def test_a_corrupted_checkpoint_is_replaced_by_the_one_before_and_the_run_ends_t
     warnings: list[str] = []
     quick_run(tmp_path / "damaged", recipe, warn=warnings.append)
     assert "corrupted" in warnings[0]
+    assert not (tmp_path / "damaged" / PREVIOUS).exists(), "a finished run keeps its last checkpoint only"
     assert_same_run(tmp_path / "whole", tmp_path / "damaged")
+
+
+def test_a_damaged_checkpoint_does_not_take_the_place_of_the_one_before(tmp_path: Path) -> None:
+    stop_at(15, tmp_path, quick_recipe(), "plain")
+    (tmp_path / CURRENT).write_bytes(b"x")
+    stop_at(25, tmp_path, quick_recipe(), "plain")
+    for name in (CURRENT, PREVIOUS):
+        assert (tmp_path / name).read_bytes().startswith(FORMAT)
+
+
+def test_a_run_that_goes_on_with_other_threads_says_so(tmp_path: Path) -> None:
+    stop_at(5, tmp_path, quick_recipe(), "plain")
+    file = tmp_path / "run.json"
+    begun = json.loads(file.read_text())
+    file.write_text(json.dumps(begun | {"threads": begun["threads"] + 1}))
+    warnings: list[str] = []
+    quick_run(tmp_path, method="plain", warn=warnings.append)
+    assert len(warnings) == 1
+    assert f"begun with --threads {begun['threads'] + 1} and goes on with {begun['threads']}" in warnings[0]
+
+
+def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path: Path) -> None:
+    stop_at(5, tmp_path, quick_recipe(), "plain")
+    (tmp_path / "model.safetensors.123.new").write_bytes(b"half a mod")
+    quick_run(tmp_path, method="plain")
+    assert not list(tmp_path.glob("*.new"))
 
 
 def test_evaluations_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:

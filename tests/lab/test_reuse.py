@@ -247,11 +247,11 @@ def test_a_warm_start_takes_every_option_and_fixed_labels_only_those_with_an_eff
 
 def test_a_soft_term_that_waits_does_not_wait_where_labels_are_there(tmp_path: Path, file: Path) -> None:
     fixed = make_run(tmp_path, "reused-labels@authors_text", file)
-    assert fixed.note == ""
+    assert fixed.notes == []
     inputs, targets = fixed.data.train.batch(torch.arange(8))
     _, statistics = fixed.model(inputs, targets, num_items=8, step=0, progress=0.0)
     assert statistics[2] > 0
-    assert "never starts" in make_run(tmp_path, "reused-labels@authors_text+warm-start", file).note
+    assert "never starts" in make_run(tmp_path, "reused-labels@authors_text+warm-start", file).notes[0]
 
 
 def write_similarities(path: Path, changed: dict[tuple[int, int], float] | None = None) -> np.ndarray:

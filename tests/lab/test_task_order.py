@@ -60,3 +60,12 @@ def test_clearing_wakes_those_that_wait() -> None:
     order.clear()
     waiting.join(10)
     assert not waiting.is_alive()
+
+
+def test_a_postponed_task_comes_last_and_is_still_waited_for() -> None:
+    order = TaskOrder([task("source"), task("reused", after="source"), task("plain")])
+    assert taken(order) == "source"
+    order.postpone(task("source"))
+    assert [taken(order), taken(order)] == ["plain", "source"]
+    order.end(task("source"), done=True)
+    assert taken(order) == "reused"

@@ -1,12 +1,14 @@
 """The training loop: what is shared, what is selected, what is written, and when it stops."""
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from quick_runs import METHODS_OF_DATA_ALONE, quick_recipe, quick_run, read_records, without_times
+from quick_runs import METHODS_OF_DATA_ALONE, StopAt, quick_recipe, quick_run, read_records, without_times
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -17,6 +19,7 @@ from labelemb.lab.data import load_data
 from labelemb.lab.engine import make_fabric
 from labelemb.lab.errors import LabError
 from labelemb.lab.inference import TrainedModel
+from labelemb.lab.interrupts import Interrupted
 from labelemb.lab.messages import Progress, RunOptions
 from labelemb.lab.methods import parse_method
 from labelemb.lab.run import Run
@@ -164,7 +167,7 @@ def test_a_loss_that_is_not_finite_stops_with_update_and_term_and_keeps_the_chec
         quick_run(tmp_path, recipe, options=RunOptions(checkpoint_seconds=0.0))
     assert "\n" not in str(error.value)
     assert "the last checkpoint before it, if there was one, is kept" in str(error.value)
-    kept = load_checkpoint(tmp_path, warn=pytest.fail)
+    kept = load_checkpoint(tmp_path, warn=pytest.fail).state
     assert kept is not None
     assert all(value.isfinite().all() for value in kept["model"].values())
     assert not (tmp_path / "result.json").exists()
@@ -220,6 +223,39 @@ def test_event_files_are_written_when_asked(tmp_path: Path) -> None:
     events = event_file.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     written = [event.value for event in events.Scalars("dev_error")]
     assert written == pytest.approx([record["dev_error"] for record in read_records(tmp_path)])
+
+
+def test_event_files_of_a_resumed_run_have_every_evaluation_once(tmp_path: Path) -> None:
+    event_file = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    options, stop = RunOptions(tensorboard=True, checkpoint_seconds=0.0), StopAt(20)
+    with pytest.raises(Interrupted):
+        quick_run(tmp_path, options=options, report=stop.hear, stop=stop)
+    quick_run(tmp_path, options=options)
+    events = event_file.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("dev_error")] == [10, 20, 30]
+
+
+def test_event_files_that_cannot_be_written_are_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writers = pytest.importorskip("torch.utils.tensorboard")
+
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(writers.SummaryWriter, "flush", full)
+    with pytest.raises(LabError, match=r"cannot write in .*tensorboard: No space left on device"):
+        quick_run(tmp_path, options=RunOptions(tensorboard=True))
+
+
+def test_a_loss_that_depends_on_how_batches_are_split_says_so(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    recipe = quick_recipe("train.accumulate=2", "train.epochs=1")
+    result = quick_run(tmp_path / "vision", recipe, "label-embedding@authors_vision", warn=warnings.append)
+    assert len(warnings) == 1
+    assert "(train.accumulate = 2), and cap_reduction=sum and embedding_reduction=correct" in warnings[0]
+    assert result["note"] == warnings[0]
+    for method in ("label-embedding", "plain"):
+        quick_run(tmp_path / method, recipe, method, warn=pytest.fail)
+    quick_run(tmp_path / "whole", quick_recipe(), "label-embedding@authors_vision", warn=pytest.fail)
 
 
 def test_the_fitted_temperature_goes_with_the_model(tmp_path: Path) -> None:

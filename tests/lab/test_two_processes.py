@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from quick_runs import quick_run, read_records
+from quick_runs import assert_same_run, quick_run, read_records
 
 from labelemb.lab.recipe import load_recipe
 
@@ -28,34 +28,68 @@ RUNS = {
 SCRIPT = """
 import json, sys
 from labelemb.lab.cli import main
-sys.exit(max(main(arguments) for arguments in json.loads(sys.argv[1])))
+from labelemb.lab.run import Run
+
+class Stopped(BaseException):
+    pass
+
+def stop_after_two_epochs(run):
+    save(run)
+    if run.epoch == 2:
+        raise Stopped
+
+save = Run.save
+for arguments in json.loads(sys.argv[1]):
+    if any(word.endswith("stopped") for word in arguments):
+        Run.save = stop_after_two_epochs
+        try:
+            main(arguments)
+        except Stopped:
+            Run.save = save
+    assert main(arguments) == 0
 """
 
 
-def arguments(method: str, out: Path) -> list[str]:
+# what is drawn by each process for itself
+DROPOUT = ["body.dropout=0.3"]
+
+
+def arguments(method: str, out: Path, *more: str) -> list[str]:
     recipe, overrides = RUNS[method]
-    settings = [word for override in overrides for word in ("--set", override)]
-    return ["train", recipe, "--method", method, "--out", str(out / method), *settings]
+    settings = [word for override in (*overrides, *more) for word in ("--set", override)]
+    return ["train", recipe, "--method", method, "--out", str(out), *settings]
 
 
 def test_two_processes_give_the_result_of_one(tmp_path: Path) -> None:
     two_processes, one_process = tmp_path / "two", tmp_path / "one"
     (tmp_path / "runs.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--"]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    runs = [arguments(method, two_processes / method) for method in RUNS]
+    runs += [arguments("label-embedding", out, *DROPOUT) for out in (whole, stopped)]
     done = subprocess.run(
-        [*command, str(tmp_path / "runs.py"), json.dumps([arguments(method, two_processes) for method in RUNS])],
+        [*command, str(tmp_path / "runs.py"), json.dumps(runs)],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("the run is in") == len(RUNS), "one process speaks for all"
+    assert done.stdout.count("the run is in") == len(runs), "one process speaks for all"
     assert done.stderr.count("the soft term never starts") == 1, "one process warns for all"
     assert "GLOBAL_RANK" not in done.stderr, "the engine does not tell what the user asked for"
     for method, (recipe, overrides) in RUNS.items():
         quick_run(one_process / method, load_recipe(recipe, overrides), method)
         assert_close(two_processes / method, one_process / method)
+    without_out(whole, stopped)
+    assert_same_run(whole, stopped)
+
+
+def without_out(*runs: Path) -> None:
+    """Forget the command, in which the folders of two runs differ."""
+    for run in runs:
+        file = run / "result.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"command": ""}))
 
 
 def assert_close(one: Path, other: Path) -> None:

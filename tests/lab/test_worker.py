@@ -15,9 +15,8 @@ from labelemb.lab.runfolder import RunFolder
 
 
 def test_a_worker_ends_with_a_checkpoint_when_nobody_listens_any_more(tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(quick_recipe("train.epochs=100000").to_toml())
-    comparison = {"recipe": str(recipe), "data": None, "options": {"threads": 1, "checkpoint_seconds": 1000.0}}
+    recipe = quick_recipe("train.epochs=100000").to_toml()
+    comparison = {"recipe": recipe, "data": None, "options": {"threads": 1, "checkpoint_seconds": 1000.0}}
     task = {"method": "plain", "seed": 0, "folder": str(tmp_path / "run")}
     worker = subprocess.Popen(
         [sys.executable, "-m", "labelemb.lab.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -34,9 +33,8 @@ def test_a_worker_ends_with_a_checkpoint_when_nobody_listens_any_more(tmp_path: 
 
 
 def test_a_worker_reports_a_method_it_does_not_know_and_waits_for_the_next_run(tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(quick_recipe("train.epochs=1").to_toml())
-    comparison = {"recipe": str(recipe), "data": None, "options": {"threads": 1}}
+    recipe = quick_recipe("train.epochs=1").to_toml()
+    comparison = {"recipe": recipe, "data": None, "options": {"threads": 1}}
     tasks = [{"method": name, "seed": 0, "folder": str(tmp_path / name)} for name in ("magic", "plain")]
     done = subprocess.run(
         [sys.executable, "-m", "labelemb.lab.worker"],

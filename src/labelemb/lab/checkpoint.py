@@ -11,12 +11,12 @@ import io
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from labelemb.lab.errors import LabError
-from labelemb.lab.files import cannot, flush_folder, write_aside
+from labelemb.lab.files import cannot, discard, flush_folder, write_aside
 
 FORMAT = b"lblemb01"
 CURRENT = "checkpoint"
@@ -41,29 +41,37 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
         aside.replace(current)
         flush_folder(folder)
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        discard(aside)
         raise cannot("write", current, error) from error
 
 
-def load_checkpoint(folder: Path, warn: Callable[[str], None]) -> dict[str, Any] | None:
-    """The newest intact checkpoint of a folder, or None if there is none; `warn` hears of a corrupted one."""
-    corrupted = []
+class Loaded(NamedTuple):
+    """A checkpoint as it was read. `corrupted`: the newer one in whose place it was taken."""
+
+    state: dict[str, Any] | None
+    corrupted: Path | None = None
+
+
+def load_checkpoint(folder: Path, warn: Callable[[str], None]) -> Loaded:
+    """The newest intact checkpoint of a folder, if it has any; `warn` hears of a corrupted one.
+
+    The corrupted one is to be removed before the next save, which would put it in the place of the one that is intact.
+    """
+    corrupted: dict[Path, str] = {}
     for path in (folder / CURRENT, folder / PREVIOUS):
         if not path.exists():
             continue
         try:
             state = _read(path)
         except CorruptCheckpoint as error:
-            corrupted.append(f"{path} is corrupted ({error})")
+            corrupted[path] = f"{path} is corrupted ({error})"
             continue
-        for problem in corrupted:
+        for problem in corrupted.values():
             warn(f"{problem}: going on from the checkpoint before it")
-            # out of the way: the next save must not put it in the place of the one that is intact
-            (folder / CURRENT).unlink(missing_ok=True)
-        return state
+        return Loaded(state, next(iter(corrupted), None))
     if corrupted:
-        raise LabError(f"{'; '.join(corrupted)}: delete {folder} to begin the run again")
-    return None
+        raise LabError(f"{'; '.join(corrupted.values())}: delete {folder} to begin the run again")
+    return Loaded(None)
 
 
 def drop_previous(folder: Path) -> None:

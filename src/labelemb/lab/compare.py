@@ -19,10 +19,10 @@ from labelemb.lab.label_files import load_space
 from labelemb.lab.plan import Comparison, Plan, check_labels, expected_digest, make_plan, run_folder
 from labelemb.lab.pool import WorkerPool
 from labelemb.lab.progress import Board, say
-from labelemb.lab.run import require_tensorboard
-from labelemb.lab.runfolder import RunFolder, RunIdentity
+from labelemb.lab.runfolder import RunFolder, RunIdentity, keep_recipe
 from labelemb.lab.summary import find_runs, finished_results, summarise
 from labelemb.lab.table import render
+from labelemb.lab.tensorboard import require_tensorboard
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def compare(comparison: Comparison) -> Outcome:
     failures = []
     if data is not None and plan.missing:
         check_feasible(comparison, data)
-        write_text(comparison.out / "recipe.toml", comparison.recipe.to_toml())
+        keep_recipe(comparison.out / "recipe.toml", comparison.recipe)
         failures = _train(comparison, plan)
     return Outcome(write_summary(comparison.out), failures)
 
@@ -85,7 +85,7 @@ def _train(comparison: Comparison, plan: Plan) -> list[dict[str, Any]]:
     tasks = plan.missing
     jobs = min(comparison.jobs, len(tasks))
     message = {
-        "recipe": str(comparison.out / "recipe.toml"),
+        "recipe": comparison.recipe.to_toml(),
         "data": str(comparison.data) if comparison.data else None,
         "options": dataclasses.asdict(comparison.options),
     }

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,14 @@ def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
         aside.replace(path)
         flush_folder(path.parent)
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        discard(aside)
         raise cannot("write", path, error) from error
+
+
+def discard(aside: Path) -> None:
+    """Remove what could not be put in its place, where the disk lets us."""
+    with suppress(OSError):
+        aside.unlink()
 
 
 def write_aside(aside: Path, parts: Iterable[bytes | memoryview]) -> None:

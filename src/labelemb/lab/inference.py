@@ -38,8 +38,8 @@ class TrainedModel:
     def __init__(self, path: Path) -> None:
         self.run = RunFolder(path)
         self.result = self.run.require_result()
-        self.recipe: Recipe = self.run.recipe()
         tensors, about = self.run.read_model()
+        self.recipe: Recipe = self.run.recipe()
         self.label_names: list[str] = about["label_names"]
         self.preprocessing: dict[str, Any] = about["preprocessing"]
         body = make_body(self.recipe, _shape_only(self.label_names, self.preprocessing))

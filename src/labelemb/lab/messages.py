@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run, as opposed to what: none of it changes the result on one machine."""
+    """How to run, as opposed to what: on one machine none of it but the threads changes the result."""
 
     threads: int = 0
-    """CPU threads; 0 leaves torch's choice."""
+    """CPU threads; 0 leaves torch's choice. With another number sums are added up, and rounded, in another order."""
     checkpoint_seconds: float = 30.0
     tensorboard: bool = False
     command: str = ""

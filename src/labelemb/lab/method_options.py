@@ -11,6 +11,8 @@ from labelemb.lab.recipe import nearest_name
 from labelemb.lab.settings import OBJECTIVES
 
 OBJECTIVE_FIELDS = tuple(field.name for field in dataclasses.fields(Objective))
+MOST_DIGITS = 18
+"""Of a whole number: what 64 bits hold."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def _read_value(kind: str, key: str, text: str) -> Any:
             return text.lower() == "true"
         raise LabError(f"option {key!r} of method {kind!r} must be true or false, not {text!r}")
     if isinstance(default, int) or key == "rank":
-        if text.isdigit():
+        if text.isdecimal() and len(text) <= MOST_DIGITS:
             return int(text)
         raise LabError(f"option {key!r} of method {kind!r} must be a whole number, not {text!r}")
     if not _is_number(text) or not math.isfinite(float(text)):

@@ -114,6 +114,22 @@ class Method:
             "head.soft_after_fraction, or train longer"
         )
 
+    def split_note(self, recipe: Recipe, processes: int) -> str:
+        """What to tell the user of a training whose batches are split though its loss depends on how; else empty."""
+        parts = [f"train.accumulate = {recipe.train.accumulate}"] if recipe.train.accumulate > 1 else []
+        parts += [f"{processes} processes"] if processes > 1 else []
+        if not parts or not self.observes:
+            return ""
+        objective = self.objective(recipe)
+        chosen = [f"cap_reduction={objective.cap_reduction}"] if objective.cap_reduction == "sum" else []
+        chosen += ["embedding_reduction=correct"] if objective.embedding_reduction == "correct" else []
+        if not chosen:
+            return ""
+        return (
+            f"batches are split ({', '.join(parts)}), and {' and '.join(chosen)} look at one part at a time: the "
+            "result is not that of whole batches; label-embedding@default does not depend on it"
+        )
+
     def clean_observer(self, recipe: Recipe) -> bool:
         """Whether the observer reads a second, gradient-free pass without dropout."""
         return self.observes and (self._preset() or recipe.head.objective) == "recommended"

@@ -15,13 +15,15 @@ from typing import IO, Any
 from labelemb.lab.task_order import Task, TaskOrder
 
 WORKER = (sys.executable, "-m", "labelemb.lab.worker")
+ENDS = ("done", "failed", "busy", "stopped")
+"""Kinds of the last event of an attempt; a run that is busy, in the hands of another comparison, comes back later."""
 STOP_SECONDS = 60.0
 """How long a worker may take to write its checkpoint when asked to stop."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something a worker said of its run. `kind` is started, progress, warning, done, failed or stopped."""
+    """Something a worker said of its run. `kind` is started, progress, warning, done, failed, busy or stopped."""
 
     slot: int
     task: Task
@@ -118,7 +120,11 @@ class _Slot:
         try:
             with tempfile.TemporaryFile() as errors:
                 while not self._stopping and (task := self.pool.order.take()) is not None:
-                    self.pool.order.end(task, done=self._attempt(task, errors))
+                    outcome = self._attempt(task, errors)
+                    if outcome == "busy":
+                        self.pool.order.postpone(task)
+                    else:
+                        self.pool.order.end(task, done=outcome == "done")
                 if self._process is not None:
                     assert self._process.stdin is not None
                     self._process.stdin.close()
@@ -126,20 +132,20 @@ class _Slot:
         finally:
             self.pool.put(None)  # whoever listens to the events must not wait for this slot any more
 
-    def _attempt(self, task: Task, errors: IO[bytes]) -> bool:
-        """One task; whether it is done."""
+    def _attempt(self, task: Task, errors: IO[bytes]) -> str:
+        """One task; the kind of its last event."""
         self._tell(task, "started", {})
         try:
             return self._run(task, errors)
         except OSError as error:
             return self._fail(task, f"cannot run a worker: {error.strerror or error}")
 
-    def _run(self, task: Task, errors: IO[bytes]) -> bool:
+    def _run(self, task: Task, errors: IO[bytes]) -> str:
         if obstacle := self.pool.order.obstacle(task):
             return self._fail(task, f"{obstacle}, whose labels it needs, failed", user_error=True)
         with self._lock:
             if self._stopping:
-                return False
+                return "stopped"
             if self._process is None or self._process.poll() is not None:
                 errors.seek(0)
                 errors.truncate()
@@ -156,13 +162,13 @@ class _Slot:
                 process.wait()
                 return self._fail(task, "its worker was told to stop, and saved a checkpoint: run the command again")
             self._tell(task, kind, values)
-            if kind in ("done", "failed", "stopped"):
-                return kind == "done"
+            if kind in ENDS:
+                return str(kind)
         return self._fail(task, _death(process, errors))
 
-    def _fail(self, task: Task, message: str, user_error: bool = False) -> bool:
+    def _fail(self, task: Task, message: str, user_error: bool = False) -> str:
         self._tell(task, "failed", {"message": message, "user_error": user_error})
-        return False
+        return "failed"
 
     def _tell(self, task: Task, kind: str, values: dict[str, Any]) -> None:
         self.pool.put(Event(self.number, task, kind, values))

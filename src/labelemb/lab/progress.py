@@ -45,6 +45,7 @@ class Board:
         self.live = _live()
         self.tasks, self.finished, self.ended = tasks, finished, 0
         self.shares = [0.0] * jobs
+        self.waiting: set[Task] = set()
         everything = "{l_bar}{bar}| {n:.1f}/{total} runs [{elapsed}<{remaining}]"
         self.overall: Any = tqdm(
             total=tasks + finished,
@@ -67,6 +68,8 @@ class Board:
         elif event.kind == "progress":
             self.shares[event.slot] = values["step"] / values["total_steps"]
             self._line(event.slot, f"{task.title}: {state_of(**values)}")
+        elif event.kind == "busy":
+            self._wait(event.slot, task)
         elif event.kind == "warning":
             say(f"{task.title}: {values['message']}")
         elif event.kind in ("done", "failed"):
@@ -81,6 +84,12 @@ class Board:
             say(event.values.get("trace", "") + f"labelemb: {task.title} failed: {event.values['message']}")
         elif not self.live:
             say(f"[{self.ended}/{self.tasks}] {task.title}: {event.values['scores']}")
+
+    def _wait(self, slot: int, task: Task) -> None:
+        self._line(slot, f"{task.title}: another process is training it")
+        if task not in self.waiting:
+            self.waiting.add(task)
+            say(f"labelemb: {task.title}: another process is training it; its result is waited for")
 
     def _line(self, slot: int, text: str) -> None:
         self.lines[slot].set_description_str(text)

@@ -73,6 +73,11 @@ def recipe_text(name: str) -> str:
 def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe of that name, or in that TOML file, with overrides such as `"train.epochs=3"` applied."""
     text, where, name = _find(name_or_path)
+    return parse_recipe(text, where, name, overrides)
+
+
+def parse_recipe(text: str, where: str, name: str = "", overrides: Sequence[str] = ()) -> Recipe:
+    """A recipe from its TOML text. Errors call it `where`; `name` is for a text that has none."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -87,15 +87,15 @@ def finish_run(run: "Run", identity: RunIdentity) -> dict[str, Any]:
         "machine": machine(),
         "versions": versions(),
     }
-    if run.note:
-        result["note"] = run.note
+    if run.notes:
+        result["note"] = "; ".join(run.notes)
     if run.labels is not None:
         result["labels_from"] = run.labels.origin
     if run.fabric.is_global_zero:
         _write_files(run, files)
         write_json(run.folder.result_file, result)
-        if run.writer is not None:
-            run.writer.close()
+        if run.events is not None:
+            run.events.close()
     run.fabric.barrier()
     return result
 

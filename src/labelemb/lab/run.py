@@ -1,7 +1,6 @@
 """A run in memory: model, optimiser, random numbers and position, and how they go to a checkpoint and back."""
 
 import time
-from pathlib import Path
 from typing import Any
 
 from lightning_fabric import Fabric
@@ -14,6 +13,7 @@ from labelemb.lab.data import Dataset, Examples
 from labelemb.lab.engine import gathered, make_optimizer, predict_logits
 from labelemb.lab.errors import LabError
 from labelemb.lab.evaluation import evaluation_of
+from labelemb.lab.files import discard
 from labelemb.lab.messages import RunOptions, Warn
 from labelemb.lab.methods import Method
 from labelemb.lab.randomness import Streams, stream
@@ -21,6 +21,7 @@ from labelemb.lab.recipe import Recipe
 from labelemb.lab.reuse import ReusedLabels
 from labelemb.lab.runfolder import RunFolder
 from labelemb.lab.steplog import StepLog
+from labelemb.lab.tensorboard import EventFiles
 
 
 class Run:
@@ -43,7 +44,8 @@ class Run:
         self.evaluation = evaluation_of(recipe)
         self.batches_per_epoch = len(data.train.batches(self.settings.batch_size, None))
         self.total_steps = self.settings.epochs * self.batches_per_epoch
-        self.note = method.soft_term_note(recipe, self.total_steps)
+        notes = (method.soft_term_note(recipe, self.total_steps), method.split_note(recipe, fabric.world_size))
+        self.notes = [note for note in notes if note]
         with stream(seed, "body"):
             body = make_body(recipe, data)
         with stream(seed, "head"):
@@ -72,7 +74,7 @@ class Run:
         self.best_state: dict[str, Tensor] | None = None
         self.seconds = {"training": 0.0, "evaluation": 0.0}
         self.saved_at = time.monotonic()
-        self.writer: Any = None
+        self.events: EventFiles | None = None
 
     @property
     def step(self) -> int:
@@ -114,8 +116,8 @@ class Run:
         self.records.append(record)
         if self.fabric.is_global_zero:
             self.folder.add_record(record)
-            if self.writer is not None:
-                _write_events(self.writer, record)
+            if self.events is not None:
+                self.events.add(record)
 
     def save(self) -> None:
         """Write the checkpoint: everything that the rest of the run depends on. All processes call it together."""
@@ -145,13 +147,16 @@ class Run:
 
     def resume(self, warn: Warn) -> None:
         """Go on from the folder's checkpoint, if it has one."""
-        state = load_checkpoint(self.folder.path, warn)
+        state, corrupted = load_checkpoint(self.folder.path, warn)
         if state is not None:
             self._restore(state)
+        self.fabric.barrier()  # all processes have read it
         if self.fabric.is_global_zero:
+            if corrupted is not None:
+                discard(corrupted)
             self.folder.replace_records(self.records)
             if self.options.tensorboard:
-                self.writer = _event_writer(self.folder.path, self.step)
+                self.events = EventFiles(self.folder.path / "tensorboard", after=self.step)
 
     def _restore(self, state: dict[str, Any]) -> None:
         processes, rank = self.fabric.world_size, self.fabric.global_rank
@@ -170,31 +175,11 @@ class Run:
         self.optimizer.load_state_dict(state["optimizer"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
         streams = state["streams"]
-        self.streams.restore({name: value[rank] for name, value in streams.items()} if processes > 1 else streams)
+        if processes > 1:  # clones, because torch reads the state of a generator from the start of a tensor's memory
+            streams = {name: value[rank].clone() for name, value in streams.items()}
+        self.streams.restore(streams)
         self.streams.order.set_state(state["order"])
         self.epoch_order, self.epoch, self.batch = state["order"], state["epoch"], state["batch"]
         self.log.restore(state["log"])
         self.records, self.best, self.best_state = state["records"], state["best"], state["best_state"]
         self.seconds = state["seconds"]
-
-
-def require_tensorboard() -> Any:
-    """TensorBoard's class of writers."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise LabError("--tensorboard needs the tensorboard package: pip install 'labelemb[tensorboard]'") from error
-    return SummaryWriter
-
-
-def _event_writer(path: Path, step: int) -> Any:
-    """Forgets events from `step` on, of a run that got further before it was killed."""
-    return require_tensorboard()(path / "tensorboard", purge_step=step)
-
-
-def _write_events(writer: Any, record: dict[str, Any]) -> None:
-    flat = record | {f"terms/{name}": value for name, value in record["terms"].items()}
-    for name, value in flat.items():
-        if isinstance(value, float) and name != "epoch":
-            writer.add_scalar(name, value, record["step"])
-    writer.flush()

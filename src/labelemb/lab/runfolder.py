@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from labelemb.lab.errors import LabError
-from labelemb.lab.files import cannot, make_folder, read_object, write_bytes, write_json, write_text
+from labelemb.lab.files import cannot, discard, make_folder, read_object, write_bytes, write_json, write_text
 from labelemb.lab.recipe import Recipe, load_recipe
 
 LOCK_SECONDS = 10.0
@@ -37,6 +37,10 @@ MODEL_KEYS = ("label_names", "preprocessing")
 """What the files of a run must hold, for those who read them."""
 DIGEST_SHOWN = 12
 """Digits of a file's SHA-256 that tell it apart for people."""
+
+
+class FolderBusy(LabError):
+    """Another process is training in the folder."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +85,16 @@ class RunFolder:
             deadline = time.monotonic() + LOCK_SECONDS
             while not _try_lock(file.fileno()):
                 if time.monotonic() > deadline:
-                    raise LabError(f"another process is training in {self.path}: wait for it or choose another --out")
+                    raise FolderBusy(f"another process is training in {self.path}: wait for it or choose another --out")
                 time.sleep(0.1)
             yield
 
     def begin(self, identity: RunIdentity, recipe: Recipe, about: dict[str, Any]) -> None:
         """Claim the folder for a run, or check that it is this run's already."""
         self.check(identity, recipe)
-        write_text(self.recipe_file, recipe.to_toml())
+        for leftover in self.path.glob("*.new"):  # of a process that was killed while it wrote
+            discard(leftover)
+        keep_recipe(self.recipe_file, recipe)
         write_json(self.path / "run.json", identity.to_dict() | about)
 
     def check(self, identity: RunIdentity, recipe: Recipe) -> None:
@@ -98,19 +104,10 @@ class RunFolder:
                 found = read_object(self.path / name)
                 difference = _difference(found, identity)
                 if found.get("fingerprint") != identity.fingerprint:
-                    difference = "another recipe" + self._changed_settings(recipe)
+                    kept = self.recipe_file.exists()
+                    difference = "another recipe" + (changed_settings(self.recipe(), recipe) if kept else "")
                 if difference:
                     raise LabError(f"{self.path} holds a run of {difference}: choose another --out, or delete it")
-
-    def _changed_settings(self, recipe: Recipe) -> str:
-        """Which settings differ, if the folder has kept its recipe."""
-        if not self.recipe_file.exists():
-            return ""
-        there, here = _flat(asdict(self.recipe())), _flat(asdict(recipe))
-        changed = [
-            f"{key} is {there[key]!r} there and {here[key]!r} here" for key in here if there.get(key) != here[key]
-        ]
-        return f" ({'; '.join(changed)})" if changed else ""
 
     @property
     def has_begun(self) -> bool:
@@ -161,7 +158,9 @@ class RunFolder:
     def read_model(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The tensors of model.safetensors and what model.json says."""
         if not self.model_file.exists():
-            raise LabError(f"{self.path} holds no trained model (no model.safetensors)")
+            raise LabError(
+                f"{self.path} holds a result, but no model (no model.safetensors): train it again to have it"
+            )
         try:
             return load_file(self.model_file), read_object(self.path / "model.json", MODEL_KEYS)
         except OSError as error:
@@ -171,6 +170,32 @@ class RunFolder:
 
     def recipe(self) -> Recipe:
         return load_recipe(str(self.recipe_file))
+
+
+def keep_recipe(file: Path, recipe: Recipe) -> None:
+    """Write a recipe beside what is made with it.
+
+    A file that says the same stays as it is, with its comments; one that says something else is not overwritten.
+    """
+    if not file.exists():
+        write_text(file, recipe.to_toml())
+        return
+    there = load_recipe(str(file))
+    if there.fingerprint() != recipe.fingerprint():
+        raise LabError(
+            f"{file} is another recipe{changed_settings(there, recipe)}: choose another --out, or move it away"
+        )
+
+
+def changed_settings(there: Recipe, here: Recipe) -> str:
+    """Which settings of two recipes differ, in brackets; empty if none does."""
+    flat_there, flat_here = _flat(asdict(there)), _flat(asdict(here))
+    changed = [
+        f"{key} is {flat_there[key]!r} there and {value!r} here"
+        for key, value in flat_here.items()
+        if flat_there.get(key) != value
+    ]
+    return f" ({'; '.join(changed)})" if changed else ""
 
 
 def _difference(found: dict[str, Any], wanted: RunIdentity) -> str:

@@ -52,7 +52,7 @@ class DataSettings:
         -1, "seed of a random split; -1 takes the seed of the run, so that every run draws its own split", at_least=-1
     )
     max_per_label: int = setting(
-        0, "training examples kept per label (0 keeps all), the same ones in every run", at_least=0
+        0, "training examples kept per label (0 keeps all), the same ones in every run with the same split", at_least=0
     )
     num_labels: int = setting(10, "idx files: how many labels there are", at_least=2)
     label_names: tuple[str, ...] = setting((), "idx files: names in the order of the labels; empty for 0, 1, 2, ...")
@@ -186,7 +186,11 @@ class TrainSettings:
     clip_norm: float = setting(0.0, "largest norm of the gradient; 0 for no limit", at_least=0)
     evaluations_per_epoch: int = setting(1, "evaluations in an epoch", at_least=1)
     dev: bool = setting(False, "report the test error at the best development error; false: at the last epoch")
-    accumulate: int = setting(1, "parts a batch is split into to save memory", at_least=1)
+    accumulate: int = setting(
+        1,
+        "parts a batch is split into to save memory; of the authors' vision preset each part then counts alone",
+        at_least=1,
+    )
     precision: str = setting(
         "32", "number format", choices=("32", "64", "16-mixed", "bf16-mixed", "16-true", "bf16-true")
     )

@@ -38,7 +38,7 @@ Result = dict[str, Any]
 def find_runs(folder: Path) -> list[RunFolder]:
     """The runs of a comparison, finished or not: METHOD/seed-N below the folder."""
     paths = sorted(path for path in folder.glob("*/seed-*") if path.is_dir())
-    return [RunFolder(path) for path in paths if path.name.removeprefix("seed-").isdigit()]
+    return [RunFolder(path) for path in paths if path.name.removeprefix("seed-").isdecimal()]
 
 
 def finished_results(folder: Path) -> dict[str, list[Result]]:

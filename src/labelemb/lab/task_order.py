@@ -63,6 +63,12 @@ class TaskOrder:
                 self._failed[task.folder] = task.title
             self._changed.notify_all()
 
+    def postpone(self, task: Task) -> None:
+        """A task that was taken cannot be done now: it comes back after all others."""
+        with self._changed:
+            self._waiting.append(task)
+            self._changed.notify_all()
+
     def clear(self) -> None:
         """Give out nothing more."""
         with self._changed:

@@ -71,20 +71,31 @@ def train_run(
         reused = None if labels is None else labels.matched(data.label_names, tell)
         if fabric.is_global_zero:
             place = None if data_path is None else str(data_path.resolve())
-            about = {"command": options.command, "data": place, "machine": machine()}
+            threads = torch.get_num_threads()
+            tell_of_other_threads(folder, threads, tell)
+            about = {"command": options.command, "data": place, "machine": machine(), "threads": threads}
             if reused is not None:
                 about["labels_from"] = reused.origin
             folder.begin(identity, recipe, about)
         run = Run(fabric, recipe, method, seed, data, folder, options, reused)
-        if run.note:
-            tell(run.note)
-        run.resume(warn)
+        for note in run.notes:
+            tell(note)
+        run.resume(tell)
         with stop or StopRequests(enabled=fabric.world_size == 1) as requests:
             Loop(run, requests, report).fit()
         result = finish_run(run, identity)
         if fabric.is_global_zero:
             drop_previous(folder.path)
         return result
+
+
+def tell_of_other_threads(folder: RunFolder, threads: int, tell: Warn) -> None:
+    """A run that goes on with another number of threads does not end bit-identical."""
+    before = folder.about().get("threads", threads) if folder.has_begun else threads
+    if before != threads:
+        tell(
+            f"{folder.path} was begun with --threads {before} and goes on with {threads}: sums are rounded differently"
+        )
 
 
 class Loop:

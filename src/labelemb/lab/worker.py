@@ -1,8 +1,8 @@
 """A worker process of a comparison: trains the runs it is told on standard input, reports on standard output.
 
 One JSON object a line in both directions. The first line in is the comparison (recipe, data, options), each further one
-a run (method, seed, folder, labels to reuse); out come `progress`, `warning`, and for each run `done`, `failed` or
-`stopped`.
+a run (method, seed, folder, labels to reuse); out come `progress`, `warning`, and for each run `done`, `failed`, `busy`
+or `stopped`.
 """
 
 import json
@@ -18,8 +18,9 @@ from labelemb.lab.interrupts import Interrupted, StopRequests
 from labelemb.lab.main_score import describe_scores
 from labelemb.lab.messages import Progress, RunOptions
 from labelemb.lab.methods import parse_method
-from labelemb.lab.recipe import Recipe, load_recipe
+from labelemb.lab.recipe import Recipe, parse_recipe
 from labelemb.lab.reuse import LabelSource
+from labelemb.lab.runfolder import FolderBusy
 from labelemb.lab.train import train_run
 
 
@@ -47,7 +48,7 @@ def main() -> int:
     reporter = Reporter(sys.stdout, stop)
     sys.stdout = sys.stderr  # a library that prints must not end up among the events
     comparison = json.loads(sys.stdin.readline())
-    recipe = load_recipe(comparison["recipe"])
+    recipe = parse_recipe(comparison["recipe"], where="the recipe of the comparison")
     data = Path(comparison["data"]) if comparison["data"] else None
     options = RunOptions(**comparison["options"])
     for line in sys.stdin:
@@ -77,6 +78,8 @@ def _train(
     except Interrupted:
         reporter.send("stopped")
         return False
+    except FolderBusy:
+        reporter.send("busy")
     except LabError as error:
         reporter.send("failed", message=str(error), user_error=True)
     except Exception as error:

@@ -124,12 +124,12 @@ def test_dropout_acts_in_training_and_not_in_evaluation(name: str, tiny_data: Ti
 
 
 def test_a_text_without_known_words_has_a_finite_hidden_state(tiny_data: TinyData) -> None:
-    from labelemb.lab.data import encode_inputs
+    from labelemb.lab.data import encode_texts
 
     recipe = load_recipe("text-csv")
     dataset = load_data(recipe, tiny_data("text-csv"), seed=1)
     body = make_body(recipe, dataset).eval()
-    inputs, _ = encode_inputs(dataset.preprocessing, ["zzz", "", "weather"]).batch(torch.arange(3))
+    inputs, _ = encode_texts(dataset.preprocessing, ["zzz", "", "weather"]).batch(torch.arange(3))
     hidden = body(*inputs)
     assert hidden.isfinite().all()
     assert torch.equal(hidden[0], hidden[1])

@@ -84,6 +84,17 @@ def test_a_damaged_file_of_cifar10_is_named(name: str, content: bytes, message: 
         load("cifar10-small", folder)
 
 
+def test_a_file_cut_off_between_two_images_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = write_cifar10(tmp_path / "ten")
+    cut = folder / "data_batch_3.bin"
+    cut.write_bytes(cut.read_bytes()[: 2 * 3073])
+    with pytest.raises(LabError, match=r"data_batch_3.bin is truncated.* it has 2 images, data_batch_1.bin has 20"):
+        load("cifar10-small", folder)
+    folder = write_cifar100(tmp_path / "hundred")
+    load("cifar100-resnet18", folder)
+    assert f"{folder} has 200 training images, CIFAR-100 as published 50000" in caplog.text
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     folder = write_cifar10(tmp_path)
     (folder / "data_batch_4.bin").unlink()

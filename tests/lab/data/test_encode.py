@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from PIL import Image
 from tiny_data import text_rows, write_csv, write_image
 
-from labelemb.lab.data import Dataset, ImageExamples, TextExamples, encode_inputs, load_data, read_inputs
+from labelemb.lab.data import Dataset, TextExamples, encode_texts, load_data, read_inputs
 from labelemb.lab.errors import LabError
 from labelemb.lab.recipe import Recipe, load_recipe
 
@@ -36,7 +35,7 @@ def test_the_preprocessing_survives_json(text_run: tuple[Recipe, Dataset], image
 def test_texts_of_the_training_data_are_encoded_as_in_training(text_run: tuple[Recipe, Dataset]) -> None:
     _, dataset = text_run
     texts = [row[0] for row in text_rows()[1:]]
-    encoded = encode_inputs(dataset.preprocessing, texts)
+    encoded = encode_texts(dataset.preprocessing, texts)
     assert isinstance(encoded, TextExamples)
     assert isinstance(dataset.test, TextExamples)
 
@@ -92,7 +91,6 @@ def test_images_and_folders_of_images_are_read(image_run: tuple[Recipe, Dataset]
     assert images.shape == (3, 3, 32, 32)
     red = (200 / 255 - 0.5) / 0.25
     assert images[1, 0, 0, 0].item() == pytest.approx(red, abs=1e-5)
-    assert isinstance(encode_inputs(dataset.preprocessing, [Image.new("L", (3, 3))]), ImageExamples)
 
 
 def test_files_that_cannot_be_predicted_are_refused(

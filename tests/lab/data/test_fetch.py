@@ -74,6 +74,12 @@ def fetch_tiny(folder: Path) -> Path:
     return fetch("tiny", folder, progress=False)
 
 
+def test_a_mirror_that_is_no_address_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABELEMB_MIRROR", "my-server")
+    with pytest.raises(LabError, match="LABELEMB_MIRROR is 'my-server', but must begin with http:// or https://"):
+        fetch("mnist", tmp_path, progress=False)
+
+
 def test_a_file_arrives_whole_and_is_not_asked_for_again(server: Server, tmp_path: Path) -> None:
     assert fetch_tiny(tmp_path) == tmp_path / "tiny"
     assert (tmp_path / "tiny" / "tiny.bin").read_bytes() == CONTENT

@@ -68,6 +68,23 @@ def test_a_random_split_is_stratified_and_follows_the_seed(tmp_path: Path) -> No
     assert load(path, "data.dev_size=4", "data.test_size=10").test.targets.bincount().tolist() == [5, 5]
 
 
+@pytest.mark.parametrize("count", [6, 20, 33, 61])
+def test_a_split_by_count_has_that_many(tmp_path: Path, count: int) -> None:
+    header, *rows = text_rows(per_label=60, labels=("music", "sports", "weather", "food", "cars", "art"))
+    places = [place for place in range(len(rows)) if place % 7 or place < 100]  # labels of different frequency
+    path = write_csv(tmp_path / "t.csv", [header, *(rows[place] for place in places)])
+    dataset = load(path, f"data.dev_size={count}", f"data.test_size={count}")
+    assert sizes(dataset) == [len(places) - 2 * count, count, count]
+    spread = dataset.test.targets.bincount(minlength=6)
+    assert (spread >= 1).all()
+    assert spread.max() - spread.min() <= 1 + count // 30
+
+
+def test_a_size_that_is_neither_share_nor_count_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"data.dev_size is 1.5, but must be a share below 1 or a whole number"):
+        load(write_csv(tmp_path / "t.csv", text_rows()), "data.dev_size=1.5")
+
+
 def test_split_files_in_a_folder_are_kept(tmp_path: Path) -> None:
     write_csv(tmp_path / "train.csv", text_rows(10))
     write_csv(tmp_path / "valid.csv", text_rows(4))

@@ -19,6 +19,7 @@ RUNS = Path("runs")
 """Where runs go unless --out says otherwise."""
 
 MOST_THREADS = 1024
+LARGEST_SEED = 2**63 - 1
 
 Verbs = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
 
@@ -112,19 +113,31 @@ def read_running(options: argparse.Namespace) -> RunOptions:
 
 def _command() -> str:
     """The command line, to be kept with results: of a folder on this machine only the last name."""
-    return shlex.join(["labelemb", *(Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])])
+    return shlex.join(["labelemb", *map(_without_folder, sys.argv[1:])])
+
+
+def _without_folder(word: str) -> str:
+    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    return option + equals + (Path(value).name if Path(value).is_absolute() else value)
 
 
 def positive(text: str) -> int:
     """A whole number of at least 1."""
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 
 def not_negative(text: str) -> int:
-    if not text.isdigit():
+    if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
+
+
+def seed_number(text: str) -> int:
+    """A seed that torch's generators take."""
+    if not_negative(text) > LARGEST_SEED:
+        raise argparse.ArgumentTypeError(f"{text} is too large a seed: at most {LARGEST_SEED}")
     return int(text)
 
 

@@ -13,11 +13,11 @@ from labelemb.lab.cli.arguments import (
     add_recipe,
     add_running,
     add_verb,
-    not_negative,
     positive,
     read_labels,
     read_recipe,
     read_running,
+    seed_number,
     usable_cores,
 )
 from labelemb.lab.errors import LabError
@@ -35,7 +35,7 @@ TRAIN_EXAMPLES = """\
   labelemb train mnist-mlp --data DIR --method label-embedding@recommended+tau=1.5 --device cuda --precision bf16-mixed
   labelemb train mnist-cnn --data DIR --labels runs/mnist-mlp/label-embedding/seed-0
   labelemb train text-csv --data intents.csv --labels similarities.csv --labels-subset --warm-start
-  torchrun --nproc-per-node 2 -m labelemb.lab.cli train mnist-mlp --data DIR
+  torchrun --nproc-per-node 2 -m labelemb.lab.cli train mnist-mlp --data DIR --method label-embedding@default
 """
 
 
@@ -63,7 +63,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     train.add_argument(
         "--method", metavar="M", help="the method (label-embedding; with --labels and only then reused-labels)"
     )
-    train.add_argument("--seed", type=not_negative, default=0, metavar="S", help="the seed (0)")
+    train.add_argument("--seed", type=seed_number, default=0, metavar="S", help="the seed (0)")
     train.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (runs/RECIPE/METHOD/seed-S)")
     add_labels(train)
     add_running(train, threads=0)

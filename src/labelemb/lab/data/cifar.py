@@ -4,6 +4,7 @@ A record is one label byte (CIFAR-100: the coarse label, then the fine label) an
 The publisher's other version is made of pickles, which can execute code: it is not read.
 """
 
+import logging
 import tarfile
 import zlib
 from collections.abc import Mapping
@@ -21,6 +22,10 @@ from labelemb.lab.errors import LabError
 from labelemb.lab.settings import DataSettings
 
 PIXELS = 3 * 32 * 32
+PUBLISHED = {"training": 50_000, "test": 10_000}
+"""How many images either set has."""
+
+logger = logging.getLogger("labelemb")
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ def read_cifar(settings: DataSettings, path: Path | None) -> Splits[ImageExample
     place = find_cifar(layout, settings.folders, path)
     contents = _read_files(layout, place)
     records = {name: _read_records(layout, f"{place}: {name}", contents[name]) for name in layout.binary_files}
+    _check_counts(layout, place, {name: len(part) for name, part in records.items()})
     names = _read_names(contents, layout.names_file, layout.num_labels, place)
     train_records = torch.cat([records[name] for name in layout.train_files])
     train, test = (
@@ -160,6 +166,21 @@ def _read_records(layout: Layout, source: str, content: bytes) -> Tensor:
             kind = "coarse label" if len(limits) == 2 and column == 0 else "label"
             raise LabError(f"{source} has the {kind} {largest}, {layout.title} has 0 to {limit - 1}: a foreign file?")
     return records
+
+
+def _check_counts(layout: Layout, place: Path, counts: Mapping[str, int]) -> None:
+    """A file can be cut off between two images: it then has fewer than others, or the set fewer than published."""
+    longest = max(layout.train_files, key=lambda name: counts[name])
+    for name in layout.train_files:
+        if counts[name] < counts[longest]:
+            raise LabError(
+                f"{place}: {name} is truncated, download it again: it has {counts[name]} images, {longest} has "
+                f"{counts[longest]}, and all should have as many"
+            )
+    found = {"training": sum(counts[name] for name in layout.train_files), "test": counts[layout.test_file]}
+    for part, count in found.items():
+        if count != PUBLISHED[part]:
+            logger.warning("%s has %d %s images, %s as published %d", place, count, part, layout.title, PUBLISHED[part])
 
 
 def _read_names(contents: Mapping[str, bytes], name: str, count: int, place: Path) -> list[str]:

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from labelemb.lab.data.examples import Examples, ImageExamples, TextExamples
-from labelemb.lab.data.image_folder import SUFFIXES, image_to_tensor, list_images, read_images
+from labelemb.lab.data.image_folder import SUFFIXES, list_images, read_images
 from labelemb.lab.data.tables import read_json_parts, read_rows, read_text, table_suffix
 from labelemb.lab.data.text_files import in_a_line, split_lines
 from labelemb.lab.data.vocabulary import Vocabulary
@@ -18,15 +17,6 @@ from labelemb.lab.recipe import Recipe
 from labelemb.lab.settings import DataSettings
 
 NO_TARGET = -1
-
-
-def encode_inputs(preprocessing: Mapping[str, Any], items: Sequence[str] | Sequence[Image.Image]) -> Examples:
-    """Texts or images as examples whose targets are all -1, encoded as the training data was."""
-    if preprocessing["kind"] == "text":
-        return _encode_texts(preprocessing, [str(item) for item in items])
-    size, channels = preprocessing["size"], preprocessing["channels"]
-    images = [image_to_tensor(item, size, channels) for item in items if isinstance(item, Image.Image)]
-    return _encode_images(preprocessing, images)
 
 
 def read_inputs(recipe: Recipe, preprocessing: Mapping[str, Any], files: Sequence[Path]) -> tuple[list[str], Examples]:
@@ -41,7 +31,7 @@ def read_inputs(recipe: Recipe, preprocessing: Mapping[str, Any], files: Sequenc
     if preprocessing["kind"] == "text":
         named_texts = [entry for file in files for entry in _read_texts(file, recipe.data)]
         _check_any(named_texts, files)
-        return [name for name, _ in named_texts], _encode_texts(preprocessing, [text for _, text in named_texts])
+        return [name for name, _ in named_texts], encode_texts(preprocessing, [text for _, text in named_texts])
     images = [image for file in files for image in _image_files(file)]
     _check_any(images, files)
     size, channels = preprocessing["size"], preprocessing["channels"]
@@ -55,7 +45,8 @@ def _check_any(found: Sequence[Any], files: Sequence[Path]) -> None:
         raise LabError(f"nothing to predict in {', '.join(map(str, files)) or 'no files'}")
 
 
-def _encode_texts(preprocessing: Mapping[str, Any], texts: list[str]) -> TextExamples:
+def encode_texts(preprocessing: Mapping[str, Any], texts: list[str]) -> TextExamples:
+    """Texts as examples whose targets are all -1, encoded as the training data was."""
     vocabulary = Vocabulary(preprocessing["vocabulary"], preprocessing["ngrams"])
     return TextExamples(*vocabulary.encode(texts), torch.full((len(texts),), NO_TARGET))
 

@@ -88,6 +88,8 @@ def fetch(name: str, folder: Path | None = None, *, progress: bool = True) -> Pa
     source = SOURCES[name]
     target = (folder or fetch_root()) / source.folder
     mirror = os.environ.get(MIRROR_VARIABLE)
+    if mirror and not mirror.startswith(("http://", "https://")):
+        raise LabError(f"{MIRROR_VARIABLE} is {mirror!r}, but must begin with http:// or https://")
     addresses = (f"{mirror.rstrip('/')}/{name}/",) if mirror else source.addresses
     for file, checksum in source.files.items():
         _fetch_file(file, checksum, addresses, target, list(source.files), progress)

@@ -70,6 +70,9 @@ class Splits(Generic[Rows]):
 
     def complete(self, settings: DataSettings, seed: int) -> "CompleteSplits[Rows]":
         """With a test part, a development part if the settings ask for one, and the training part limited."""
+        for name, size in (("dev_size", settings.dev_size), ("test_size", settings.test_size)):
+            if size > 1 and not size.is_integer():
+                raise LabError(f"data.{name} is {size}, but must be a share below 1 or a whole number of examples")
         dev_size = settings.dev_size if self.dev is None else 0.0
         test_size = settings.test_size if self.test is None else 0.0
         train, dev, test = self.train, self.dev, self.test
@@ -149,7 +152,7 @@ def random_split(
 
 
 def keep_per_label(targets: Tensor, limit: int) -> Tensor:
-    """Indices of at most `limit` random examples of each label, in their old order and the same in every run."""
+    """Indices of at most `limit` random examples of each label, in their old order and the same in every call."""
     rank = rank_in_label(targets, torch.Generator().manual_seed(0))
     return torch.nonzero(rank < limit).flatten()
 
@@ -168,5 +171,10 @@ def rank_in_label(targets: Tensor, generator: torch.Generator) -> Tensor:
 def _take_per_label(counts: Tensor, size: float) -> Tensor:
     if size == 0:
         return torch.zeros_like(counts)
-    share = size if size < 1 else size / int(counts.sum())
-    return torch.where(counts > 0, (counts * share).round().long().clamp(min=1), 0)
+    if size < 1:
+        return torch.where(counts > 0, (counts * size).round().long().clamp(min=1), 0)
+    exact = counts * (size / int(counts.sum()))
+    taken = torch.where(counts > 0, exact.long().clamp(min=1), 0)
+    missing = max(0, int(size) - int(taken.sum()))
+    taken[torch.argsort(taken - exact, stable=True)[:missing]] += 1  # where most is lacking, so that the count is met
+    return taken
