@@ -188,7 +188,7 @@ class TrainSettings:
     dev: bool = setting(False, "report the test error at the best development error; false: at the last epoch")
     accumulate: int = setting(
         1,
-        "parts a batch is split into to save memory; of the authors' vision preset each part then counts alone",
+        "parts a batch is split into to save memory",
         at_least=1,
     )
     precision: str = setting(
