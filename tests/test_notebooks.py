@@ -20,7 +20,7 @@ def test_all_notebooks_are_tested() -> None:
 def test_a_notebook_runs(name: str, tmp_path: Path) -> None:
     """Its assertions are those of its text: what it says was found must be found again."""
     notebook = nbformat.read(EXAMPLES / name, as_version=4)
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert list(tmp_path.iterdir()) == [], "a notebook leaves no files behind"
 
 
