@@ -46,7 +46,8 @@ def fit_temperature(logits: Tensor, targets: Tensor, *, ignore_index: int = -100
 def weighted_temperature(logits: Tensor, aimed: Tensor, weights: Tensor | None = None) -> float:
     """The temperature with the lowest cross entropy of rows (rows, labels) that may have weights (rows,).
 
-    `aimed` (rows,) is the mean logit of a row's target: that of the label, or of a distribution over the labels.
+    `aimed` (rows,) is the mean logit of a row's target: that of the label, or of a distribution over the labels. A
+    weight counts as so many rows.
     """
     relative, best = _relative(logits)
     weights = relative.new_ones(len(relative)) if weights is None else weights.to(relative)

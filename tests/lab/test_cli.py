@@ -7,15 +7,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from quick_runs import quick_run
 from tiny_data import text_rows, write_csv
 
 import labelemb
+from labelemb import LabelSpace
 from labelemb.lab import compare as compare_module
 from labelemb.lab.checkpoint import CURRENT
 from labelemb.lab.cli import main
@@ -159,6 +162,12 @@ def test_heatmap_writes_a_picture_of_all_or_some_labels(run: Path, tmp_path: Pat
         assert main(["heatmap", str(run), "--out", str(tmp_path / "map.png"), *more]) == 0
         assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
     assert "(3 of 10 labels)" in capsys.readouterr().out
+    space = LabelSpace.from_matrix(torch.eye(3), ["wet, cold", "dry", "new\nline"])
+    space.save(tmp_path / "space.safetensors")
+    arguments = ["heatmap", str(tmp_path / "space.safetensors"), "--out", str(tmp_path / "map.png")]
+    with warnings.catch_warnings(action="error"):
+        assert main([*arguments, "--labels", '"wet, cold",dry']) == 0
+    assert "(2 of 3 labels)" in capsys.readouterr().out
 
 
 def test_recipes_are_listed_shown_and_copied(tmp_path: Path, capsys: Capture) -> None:
@@ -186,6 +195,7 @@ def test_data_says_what_is_there_and_where(capsys: Capture, tiny_data: Callable[
     assert json.loads(capsys.readouterr().out)["mnist"] == str(mnist)
     assert "did you mean 'mnist'" in error_line(capsys, "data", "where", "minst")
     assert "was not found" in error_line(capsys, "data", "where", "cifar10")
+    assert "there is no file or folder nowhere" in error_line(capsys, "data", "list", "--data", "nowhere")
     assert "did you mean 'mnist'" in error_line(capsys, "data", "fetch", "mnits")
 
 

@@ -150,6 +150,12 @@ def test_the_runs_of_another_comparison_are_waited_for(tmp_path: Path, capsys: p
     assert capsys.readouterr().err.count("plain seed 0: another process is training it") == 1
 
 
+def test_a_single_run_leaves_a_comparison_in_its_folder_alone(finished: tuple[Path, Outcome]) -> None:
+    with pytest.raises(LabError, match="holds a comparison, which a single run would spoil"):
+        quick_run(finished[0], method="plain")
+    assert not (finished[0] / "run.json").exists()
+
+
 def test_what_is_wrong_for_all_runs_is_said_before_any_starts(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="method label-embedding@tau=0"):
         compare(comparison(tmp_path, "plain,label-embedding@tau=0"))

@@ -150,3 +150,13 @@ def test_a_run_in_the_hands_of_another_process_is_taken_up_again_after_the_other
     assert [event.task.seed for event in events if event.kind == "busy"] == [0]
     assert sorted(event.task.seed for event in events if event.kind == "done") == [0, 1, 2]
     assert "failed" not in {event.kind for event in events}
+
+
+def test_a_pool_that_cannot_even_begin_fails_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr("labelemb.lab.pool.tempfile.TemporaryFile", refuse)
+    events = list(pool(tmp_path, ["good", "good"], jobs=1).events())
+    assert ends(events) == {0: "failed", 1: "failed"}
+    assert "No usable temporary directory" in events[-1].values["message"]

@@ -110,16 +110,19 @@ def test_a_run_that_goes_on_with_other_threads_says_so(tmp_path: Path) -> None:
     begun = json.loads(file.read_text())
     file.write_text(json.dumps(begun | {"threads": begun["threads"] + 1}))
     warnings: list[str] = []
-    quick_run(tmp_path, method="plain", warn=warnings.append)
+    result = quick_run(tmp_path, method="plain", warn=warnings.append)
     assert len(warnings) == 1
-    assert f"begun with --threads {begun['threads'] + 1} and goes on with {begun['threads']}" in warnings[0]
+    assert f"begun with --threads {begun['threads'] + 1} and gone on with {begun['threads']}" in warnings[0]
+    assert result["note"] == warnings[0]
+    assert json.loads(file.read_text())["threads"] == begun["threads"] + 1, "what it was begun with stays"
 
 
 def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path: Path) -> None:
     stop_at(5, tmp_path, quick_recipe(), "plain")
-    (tmp_path / "model.safetensors.123.new").write_bytes(b"half a mod")
+    for name in ("model.safetensors.123.new", "thesis.new", "thesis.1.new"):
+        (tmp_path / name).write_bytes(b"half a mod")
     quick_run(tmp_path, method="plain")
-    assert not list(tmp_path.glob("*.new"))
+    assert sorted(file.name for file in tmp_path.glob("*.new")) == ["thesis.1.new", "thesis.new"]
 
 
 def test_evaluations_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:

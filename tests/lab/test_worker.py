@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,23 @@ def test_a_worker_reports_a_method_it_does_not_know_and_waits_for_the_next_run(t
     assert events[0]["user_error"]
     assert "magic" in events[0]["message"]
     assert events[-1]["event"] == "done"
+
+
+def test_what_another_process_made_of_the_folder_meanwhile_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = RunFolder.locked
+
+    @contextmanager
+    def overtaken(folder: RunFolder) -> Iterator[None]:
+        monkeypatch.setattr(RunFolder, "locked", lock)
+        quick_run(tmp_path, method="label-smoothing", seed=5)
+        with lock(folder):
+            yield
+
+    monkeypatch.setattr(RunFolder, "locked", overtaken)
+    with pytest.raises(LabError, match="holds a run of the method label-smoothing, not plain"):
+        quick_run(tmp_path, method="plain")
 
 
 def test_two_processes_do_not_train_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ import torch
 from spaces import dense_space, factor_space
 
 from labelemb.labelspace import LabelSpace, LabelSpaceError, UnknownLabelError
+from labelemb.labelspace.forms import DenseForm
+from labelemb.labelspace.top_k_form import TopKForm
 
 
 def test_without_names_they_are_numbers():
@@ -132,3 +134,18 @@ def test_a_space_can_be_copied_and_describes_itself():
     assert repr(space) == "LabelSpace(6 labels, factors, rank 3: 'cat', 'dog', 'car' and 3 more)"
     assert space.versions["format"] == 1
     assert space.versions["labelemb"]
+
+
+def test_whole_numbers_are_taken_as_what_the_form_needs(tmp_path):
+    space = LabelSpace(DenseForm(torch.tensor([[4, 1, 0], [1, 4, 0], [0, 0, 4]])), names=list("abc"))
+    space.save(tmp_path / "dense.safetensors")
+    assert space.nearest("a", k=1)[0].name == "b"
+    indices, shares = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 0.0]]), torch.tensor([[1, 0], [1, 0], [1, 0]])
+    assert LabelSpace(TopKForm(indices, shares), names=list("abc")).similarity("a", "b") == pytest.approx(0)
+
+
+def test_neighbours_are_shown_in_a_line_each():
+    space = LabelSpace.from_matrix(torch.tensor([[4.0, 1.0], [1.0, 4.0]]), ["one\ntwo", "three\nfour"], kind="logit")
+    first, second, *_ = str(space.nearest("one\ntwo", k=1)).splitlines()
+    assert first == "nearest to one two:"
+    assert second.startswith("  three four  ")

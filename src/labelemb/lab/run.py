@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
@@ -44,7 +45,11 @@ class Run:
         self.evaluation = evaluation_of(recipe)
         self.batches_per_epoch = len(data.train.batches(self.settings.batch_size, None))
         self.total_steps = self.settings.epochs * self.batches_per_epoch
-        notes = (method.soft_term_note(recipe, self.total_steps), method.split_note(recipe, fabric.world_size))
+        notes = (
+            method.soft_term_note(recipe, self.total_steps),
+            method.split_note(recipe, fabric.world_size),
+            _threads_note(folder),
+        )
         self.notes = [note for note in notes if note]
         with stream(seed, "body"):
             body = make_body(recipe, data)
@@ -183,3 +188,12 @@ class Run:
         self.log.restore(state["log"])
         self.records, self.best, self.best_state = state["records"], state["best"], state["best_state"]
         self.seconds = state["seconds"]
+
+
+def _threads_note(folder: RunFolder) -> str:
+    """What to tell of a run that goes on with another number of threads: it does not end bit-identical."""
+    threads = torch.get_num_threads()
+    begun = folder.about().get("threads", threads) if folder.has_begun else threads
+    if begun == threads:
+        return ""
+    return f"begun with --threads {begun} and gone on with {threads}: sums were rounded in another order"

@@ -35,6 +35,10 @@ RUN_KEYS = ("recipe", "fingerprint", "method", "seed", "version")
 RESULT_KEYS = (*RUN_KEYS, "epochs", "steps", "examples", "curve", "seconds_per_epoch")
 MODEL_KEYS = ("label_names", "preprocessing")
 """What the files of a run must hold, for those who read them."""
+OWN_FILES = (
+    *("recipe.toml", "run.json", "metrics.jsonl", "model.json", "model.safetensors"),
+    *("labels.safetensors", "confusion.json", "examples.png", "result.json"),
+)
 DIGEST_SHOWN = 12
 """Digits of a file's SHA-256 that tell it apart for people."""
 
@@ -92,10 +96,16 @@ class RunFolder:
     def begin(self, identity: RunIdentity, recipe: Recipe, about: dict[str, Any]) -> None:
         """Claim the folder for a run, or check that it is this run's already."""
         self.check(identity, recipe)
-        for leftover in self.path.glob("*.new"):  # of a process that was killed while it wrote
-            discard(leftover)
+        self._clear_away()
         keep_recipe(self.recipe_file, recipe)
         write_json(self.path / "run.json", identity.to_dict() | about)
+
+    def _clear_away(self) -> None:
+        """Remove what a killed process was writing; nothing else in the folder is the run's to remove."""
+        for file in self.path.glob("*.new"):
+            name, _, process = file.name.removesuffix(".new").rpartition(".")
+            if name in OWN_FILES and process.isdecimal():
+                discard(file)
 
     def check(self, identity: RunIdentity, recipe: Recipe) -> None:
         """Refuse a folder that holds another run: recipe, version, method, seed and reused labels must be the same."""

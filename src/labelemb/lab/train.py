@@ -23,6 +23,7 @@ from labelemb.lab.reuse import LabelSource
 from labelemb.lab.run import Run
 from labelemb.lab.runfolder import RunFolder, RunIdentity
 from labelemb.lab.schedule import evaluation_points, learning_rate_factor
+from labelemb.lab.summary import find_runs
 
 REPORT_SECONDS = 0.2
 
@@ -54,16 +55,13 @@ def train_run(
     folder = RunFolder(out_dir)
     digest = None if labels is None else labels.digest
     identity = RunIdentity(recipe.name, recipe.fingerprint(), method.name, seed, __version__, digest)
-    folder.check(identity, recipe)
-    finished = folder.result()
-    if finished is not None:
-        at_hand = load_data_if_any(recipe, data_path, seed)
-        folder.check(dataclasses.replace(identity, data_digest=at_hand.digest if at_hand else None), recipe)
+    if not folder.has_begun and find_runs(out_dir):
+        raise LabError(f"{out_dir} holds a comparison, which a single run would spoil: choose another --out")
+    if finished := finished_result(folder, identity, recipe, data_path):
         return finished
     fabric = make_fabric(recipe.train)
     with folder.locked() if fabric.is_global_zero else nullcontext():
-        finished = folder.result()
-        if finished is not None:  # by the process that had the folder before
+        if finished := finished_result(folder, identity, recipe, data_path):  # by the process that had it before
             return finished
         data = load_data(recipe, data_path, seed)
         identity = dataclasses.replace(identity, data_digest=data.digest)
@@ -71,8 +69,8 @@ def train_run(
         reused = None if labels is None else labels.matched(data.label_names, tell)
         if fabric.is_global_zero:
             place = None if data_path is None else str(data_path.resolve())
-            threads = torch.get_num_threads()
-            tell_of_other_threads(folder, threads, tell)
+            threads = folder.about().get("threads") if folder.has_begun else None
+            threads = threads or torch.get_num_threads()  # with which it was begun
             about = {"command": options.command, "data": place, "machine": machine(), "threads": threads}
             if reused is not None:
                 about["labels_from"] = reused.origin
@@ -89,13 +87,16 @@ def train_run(
         return result
 
 
-def tell_of_other_threads(folder: RunFolder, threads: int, tell: Warn) -> None:
-    """A run that goes on with another number of threads does not end bit-identical."""
-    before = folder.about().get("threads", threads) if folder.has_begun else threads
-    if before != threads:
-        tell(
-            f"{folder.path} was begun with --threads {before} and goes on with {threads}: sums are rounded differently"
-        )
+def finished_result(
+    folder: RunFolder, identity: RunIdentity, recipe: Recipe, data_path: Path | None
+) -> dict[str, Any] | None:
+    """The result in a folder that holds this run, and no other, finished; None if it is not."""
+    folder.check(identity, recipe)
+    finished = folder.result()
+    if finished is not None:
+        at_hand = load_data_if_any(recipe, data_path, identity.seed)
+        folder.check(dataclasses.replace(identity, data_digest=at_hand.digest if at_hand else None), recipe)
+    return finished
 
 
 class Loop:

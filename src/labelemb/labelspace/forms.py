@@ -30,7 +30,7 @@ class Form(ABC):
         for field in fields(self):
             tensor: Tensor | None = getattr(self, field.name)
             if tensor is not None:
-                dtype = torch.float32 if tensor.is_floating_point() else torch.int64
+                dtype = torch.int64 if field.name == "indices" else torch.float32
                 object.__setattr__(self, field.name, tensor.detach().to("cpu", dtype))
 
     @property

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MOST_HEATMAP_LABELS = 150
 """More labels than this cannot be read in one picture."""
 MOST_MAP_NAMES = 200
+SOME_SIMILARITY = 1e-12
+"""Below, a share of a soft target is none: colours cannot tell such numbers apart."""
 LONGEST_NAME = 40
 
 
@@ -73,9 +75,11 @@ def draw_heatmap(space: LabelSpace, shown: Sequence[int], axes: Axes) -> None:
 
 
 def colour_range(matrix: np.ndarray) -> tuple[float, float]:
-    """The least and the largest similarity of two different labels."""
+    """The least and the largest similarity of two different labels; all of them where none resemble each other."""
     between = matrix[~np.eye(len(matrix), dtype=bool)]
-    return (float(between.min()), float(between.max())) if len(between) else (0.0, 1.0)
+    if not len(between) or between.max() < SOME_SIMILARITY:
+        return 0.0, 1.0
+    return float(between.min()), float(between.max())
 
 
 def draw_space_map(space: LabelSpace, axes: Axes | None) -> Axes:

@@ -1,5 +1,7 @@
 """CIFAR's binary version: folder or archive, fine labels with their groups, damage named."""
 
+import gzip
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -112,8 +114,23 @@ def test_a_coarse_label_out_of_range_is_named(tmp_path: Path) -> None:
 def test_a_truncated_archive_is_named(tmp_path: Path) -> None:
     archive = pack_folder(write_cifar10(tmp_path / "files"), tmp_path / "cifar-10-binary.tar.gz")
     archive.write_bytes(archive.read_bytes()[:20_000])
-    with pytest.raises(LabError, match=r"cifar-10-binary.tar.gz is truncated or not a tar archive"):
+    with pytest.raises(LabError, match=r"cifar-10-binary.tar.gz is truncated, damaged or not a tar archive"):
         load("cifar10-small", archive)
+
+
+def test_a_damaged_archive_is_named(tmp_path: Path) -> None:
+    folder = write_cifar10(tmp_path / "files")
+    archive = tmp_path / "cifar-10-binary.tar.gz"
+    with gzip.open(archive, "wb", compresslevel=0) as packed, tarfile.open(fileobj=packed, mode="w") as members:
+        members.add(folder, arcname="cifar-10-batches-bin")
+    content = bytearray(archive.read_bytes())
+    content[len(content) // 2] ^= 1  # a pixel
+    archive.write_bytes(content)
+    with pytest.raises(LabError, match=r"cifar-10-binary.tar.gz is truncated, damaged or not a tar archive: CRC check"):
+        load("cifar10-small", archive)
+    (tmp_path / "x.tar").write_bytes(b"\xfd7zXZ\x00" + bytes(100))
+    with pytest.raises(LabError, match=r"x.tar is truncated, damaged or not a tar archive"):
+        load("cifar10-small", tmp_path / "x.tar")
 
 
 def test_an_archive_of_the_other_set_is_refused(tmp_path: Path) -> None:

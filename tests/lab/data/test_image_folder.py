@@ -222,3 +222,52 @@ def test_a_batch_of_images_is_normalised(tmp_path: Path) -> None:
     (images,), _ = dataset.train.batch(torch.arange(3))
     expected = (images_of(dataset).images[:3].float() / 255 - 0.5) / 0.25
     torch.testing.assert_close(images, expected)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (("train_images", "test"), "has the part test and no training part: name that one train"),
+        (("val", "test"), "has the part (test|val) and no training part"),
+        (("training_set", "test_set"), "test_set, training_set hold folders of the same names, so they are no labels"),
+    ],
+)
+def test_parts_of_other_names_do_not_become_labels(tmp_path: Path, parts: tuple[str, ...], message: str) -> None:
+    for part in parts:
+        write_image_folder(tmp_path / part)
+    with pytest.raises(LabError, match=message):
+        load(tmp_path)
+
+
+def test_a_label_may_be_called_test_and_may_have_folders_inside(tmp_path: Path) -> None:
+    for number in range(10):
+        write_image(tmp_path / "test" / f"{number}.png", (1, 2, 3))
+        write_image(tmp_path / "field" / ("east" if number % 2 else "west") / f"{number}.png", (200, 2, 3))
+    assert load(tmp_path).label_names == ["field", "test"]
+
+
+def test_hidden_copies_are_not_read(tmp_path: Path) -> None:
+    folder = write_image_folder(tmp_path / "images")
+    label = next(place for place in folder.iterdir() if place.is_dir())
+    before = list_images(label)
+    write_image(label / ".ipynb_checkpoints" / "0.png", (1, 2, 3))
+    (label / "._0.png").write_bytes(b"of macOS")
+    write_image(folder / "__MACOSX" / "0.png", (1, 2, 3))
+    assert list_images(label) == before
+    assert "__MACOSX" not in load(folder).label_names
+
+
+def test_grey_of_fractions_is_refused(tmp_path: Path) -> None:
+    Image.fromarray(np.array([[0.0, 0.5, 1.0]], dtype=np.float32)).save(tmp_path / "f.tif")
+    with pytest.raises(LabError, match=r"its values go from 0 to 1: save it with 8 or 16 bits"):
+        read_image(tmp_path / "f.tif", (1, 3), 1)
+    Image.fromarray(np.array([[0.0, 9.0]], dtype=np.float32)).save(tmp_path / "whole.tif")
+    assert read_image(tmp_path / "whole.tif", (1, 2), 1).flatten().tolist() == [0, 9]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_palette_with_transparency_is_read_without_a_word(tmp_path: Path) -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([10, 20, 30] * 256)
+    image.save(tmp_path / "p.png", transparency=bytes([0, 255]))
+    assert read_image(tmp_path / "p.png", (1, 2), 3).flatten().tolist() == [10, 10, 20, 20, 30, 30]

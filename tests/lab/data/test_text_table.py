@@ -149,6 +149,23 @@ def test_quoted_fields_may_hold_commas_and_line_breaks(tmp_path: Path) -> None:
     assert sizes(load(write_csv(tmp_path / "t.csv", rows))) == [16, 2, 2]
 
 
+def test_long_texts_and_spaces_after_commas_are_read(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "t.csv", text_rows())
+    text = path.read_text().replace(",", ", ")
+    path.write_text(text + f'"{"word " * 40_000}", "music"\n')
+    assert load(path).label_names == ["music", "weather"]
+
+
+@pytest.mark.parametrize(("separator", "name"), [(";", "semicolons"), ("\t", "tabs")])
+def test_another_separator_is_named(tmp_path: Path, separator: str, name: str) -> None:
+    path = write_csv(tmp_path / "t.csv", text_rows(), delimiter=separator)
+    with pytest.raises(LabError, match=f"its columns are separated by {name}: save it with commas, or as .tsv"):
+        load(path)
+    path.write_text('\ufeff"text"' + separator + '"label"\n"a"' + separator + '"b"\n', encoding="utf-8")
+    with pytest.raises(LabError, match=f"its columns are separated by {name}"):
+        load(path)
+
+
 def test_quotes_have_no_meaning_in_tsv(tmp_path: Path) -> None:
     rows = text_rows()
     rows[1][0] = '"never closed'

@@ -49,7 +49,9 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
     heatmap = add_verb(verbs, "heatmap", "draw how the labels resemble each other", HEATMAP_EXAMPLES)
     heatmap.add_argument("space", type=Path, metavar="RUN_OR_FILE", help="folder of a run, or a label space file")
-    heatmap.add_argument("--labels", metavar="L,L,...", help="only these labels, in this order")
+    heatmap.add_argument(
+        "--labels", metavar="L,L,...", help='only these labels, in this order; one with a comma in "quotes"'
+    )
     _add_picture(heatmap, "heatmap.png")
     add_json(heatmap)
     heatmap.set_defaults(run=_heatmap)
@@ -123,6 +125,13 @@ def _frequent(path: Path, space: "LabelSpace", count: int) -> list[str]:
     return names[:count]
 
 
+def _split_labels(text: str) -> list[str]:
+    """Labels between commas; one that has a comma stands in double quotes."""
+    import csv
+
+    return next(csv.reader([text]))
+
+
 def _heatmap(options: argparse.Namespace) -> int:
     from labelemb import LabelSpaceError
     from labelemb.lab.plots import plot_heatmap
@@ -131,7 +140,7 @@ def _heatmap(options: argparse.Namespace) -> int:
     space = _load(options.space)
     out = _picture(options, "heatmap.png")
     try:
-        shown = heatmap_labels(space, options.labels.split(",") if options.labels else None)
+        shown = heatmap_labels(space, _split_labels(options.labels) if options.labels else None)
         if options.json:
             names, rows = [space.names[index] for index in shown], _rounded(space.matrix(shown).double())
             print(json.dumps({"labels": names, "matrix": rows}))

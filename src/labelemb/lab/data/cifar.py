@@ -4,7 +4,9 @@ A record is one label byte (CIFAR-100: the coarse label, then the fine label) an
 The publisher's other version is made of pickles, which can execute code: it is not read.
 """
 
+import gzip
 import logging
+import lzma
 import tarfile
 import zlib
 from collections.abc import Mapping
@@ -145,8 +147,11 @@ def _read_archive(archive: Path, wanted: set[str]) -> dict[str, bytes]:
                 stream = members.extractfile(member) if name in wanted and member.isfile() else None
                 if stream is not None:
                     contents[name] = stream.read()
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise LabError(f"{archive} is truncated or not a tar archive: {error}") from error
+            # to the end of the packed stream, where its checksum stands
+            while members.fileobj is not None and members.fileobj.read(1 << 20):
+                pass
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise LabError(f"{archive} is truncated, damaged or not a tar archive: {error}") from error
     except OSError as error:
         raise LabError(f"cannot read {archive}: {error.strerror or error}") from error
     return contents

@@ -53,9 +53,16 @@ def find_published(name: str, path: Path | None = None) -> Path | None:
 
     def holds(place: Path) -> bool:
         # idx files look the same for every set, so the folder's name has to tell
-        return holds_idx(place) and any(place.parts[-len(Path(own).parts) :] == Path(own).parts for own in folders)
+        is_named = any(place.parts[-len(Path(own).parts) :] == Path(own).parts for own in folders)
+        return is_named and holds_idx(place, every=True)
 
+    if path is not None and not path.exists():
+        raise LabError(f"there is no file or folder {path}")
     try:
-        return find_cifar(LAYOUTS[name], folders, path) if name in LAYOUTS else find_data(path, folders, holds, name)
+        if name not in LAYOUTS:
+            return find_data(path, folders, holds, name)
+        place = find_cifar(LAYOUTS[name], folders, path)
+        # any archive may be renamed for a training, but here its name has to tell
+        return place if place.is_dir() or place.name == LAYOUTS[name].archive else None
     except LabError:
         return None

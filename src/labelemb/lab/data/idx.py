@@ -39,9 +39,10 @@ def read_idx_folder(settings: DataSettings, path: Path | None) -> Splits[ImageEx
     return Splits(train, None, test, _label_names(settings, folder), str(folder), dev_is_first=True)
 
 
-def holds_idx(folder: Path) -> bool:
-    """Whether any of the four files is there; which of them is missing is said later, by name."""
-    return folder.is_dir() and any(_find_file(folder, name) for name in FILES)
+def holds_idx(folder: Path, every: bool = False) -> bool:
+    """Whether any of the four files is there, or every one; which of them is missing is said later, by name."""
+    found = [_find_file(folder, name) is not None for name in FILES]
+    return folder.is_dir() and (all(found) if every else any(found))
 
 
 def _label_names(settings: DataSettings, folder: Path) -> list[str]:
@@ -76,8 +77,8 @@ def _read_part(folder: Path, images_name: str, labels_name: str, settings: DataS
     labels = read_idx(labels_file, dimensions=1)
     if len(images) != len(labels):
         raise LabError(f"{images_file} has {len(images)} images, {labels_file} has {len(labels)} labels")
-    if len(images) == 0:
-        raise LabError(f"{images_file} holds no images")
+    if images.numel() == 0:
+        raise LabError(f"{images_file} holds no images, or images of no pixels: {tuple(images.shape)}")
     largest = int(labels.max())
     if largest >= settings.num_labels:
         raise LabError(

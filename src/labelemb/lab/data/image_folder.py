@@ -58,13 +58,30 @@ def _parts(root: Path) -> dict[str, Path]:
         else:
             parts[part] = folder
     if "train" not in parts:
+        _refuse_parts_without_training(root, _folders(root))
         return {"train": root}
     refuse_unknown_parts(root, [folder.name for folder in others if list_images(folder)])
     return parts
 
 
+def _refuse_parts_without_training(root: Path, folders: Sequence[Path]) -> None:
+    """Parts of other names must not become labels: they hold folders of images, and one another's."""
+    inner = [{label.name for label in _folders(folder) if list_images(label)} for folder in folders]
+    for folder, names in zip(folders, inner, strict=True):
+        if names and folder.name.lower() in SPLIT_NAMES:
+            raise LabError(f"{root} has the part {folder.name} and no training part: name that one train")
+    if len(folders) > 1 and len(inner[0]) > 1 and all(names == inner[0] for names in inner):
+        raise LabError(
+            f"{root}: {', '.join(folder.name for folder in folders)} hold folders of the same names, so they are no "
+            "labels: name them train and test (and dev)"
+        )
+
+
 def list_images(folder: Path) -> list[Path]:
-    """Image files in a folder and the folders inside it, in a fixed order. Links are followed, but not in circles."""
+    """Image files in a folder and the folders inside it, in a fixed order, without hidden ones.
+
+    Links are followed, but not in circles.
+    """
     found: list[Path] = []
     visited: set[str] = set()
     for place, folders, names in os.walk(folder, followlinks=True):
@@ -73,7 +90,8 @@ def list_images(folder: Path) -> list[Path]:
             folders.clear()
             continue
         visited.add(real)
-        found += [Path(place, name) for name in names if Path(name).suffix.lower() in SUFFIXES]
+        folders[:] = [name for name in folders if not _is_hidden(name)]
+        found += [Path(place, name) for name in names if Path(name).suffix.lower() in SUFFIXES and not _is_hidden(name)]
     return sorted(file for file in found if file.is_file())
 
 
@@ -111,7 +129,10 @@ def read_images(
 def image_to_tensor(image: Image.Image, size: Sequence[int], channels: int) -> Tensor:
     """The image upright, in the given size (height, width), as bytes."""
     height, width = size
-    upright = _eight_bits(ImageOps.exif_transpose(image), image.format).convert("L" if channels == 1 else "RGB")
+    upright = _eight_bits(ImageOps.exif_transpose(image), image.format)
+    if upright.mode == "P" and "transparency" in upright.info:
+        upright = upright.convert("RGBA")  # as Pillow wants it
+    upright = upright.convert("L" if channels == 1 else "RGB")
     if upright.size != (width, height):
         upright = upright.resize((width, height), Image.Resampling.BILINEAR)
     pixels = torch.frombuffer(bytearray(upright.tobytes()), dtype=torch.uint8)
@@ -129,15 +150,20 @@ def _eight_bits(image: Image.Image, file_format: str | None) -> Image.Image:
 
 
 def _refuse_wide(image: Image.Image) -> None:
-    """Nobody knows the range of 32-bit grey; what lies beyond eight bits would be cut off."""
+    """Nobody knows the range of 32-bit grey; what is not a whole number of eight bits would be cut off."""
     if image.mode in ("I", "F"):
-        low, high = np.asarray(image).min(), np.asarray(image).max()
-        if not (low >= 0 and high <= 255):
-            raise ValueError(f"its values go from {low} to {high}: save it with 8 or 16 bits")
+        pixels = np.asarray(image)
+        if not (np.array_equal(pixels, pixels.round()) and pixels.min() >= 0 and pixels.max() <= 255):
+            raise ValueError(f"its values go from {pixels.min():g} to {pixels.max():g}: save it with 8 or 16 bits")
 
 
 def _folders(folder: Path) -> list[Path]:
-    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not _is_hidden(entry.name))
+
+
+def _is_hidden(name: str) -> bool:
+    """Made by a system or an editor, often with copies of what stands beside it."""
+    return name.startswith(".") or name == "__MACOSX"
 
 
 def _holds_labels(place: Path) -> bool:

@@ -13,6 +13,8 @@ from labelemb.lab.data.splits import SPLIT_NAMES
 from labelemb.lab.errors import LabError
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json")
+LONGEST_FIELD = 2**31 - 1
+"""In characters. Python's own limit is that of a paragraph."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,12 @@ def read_json_parts(path: Path, text_column: str, label_column: str) -> dict[str
 
 
 def _read_csv(path: Path, text: str, required: tuple[str, ...]) -> Iterator[Row]:
-    return _delimited(path, csv.reader(io.StringIO(text, newline=""), strict=True), required)
+    header = text.partition("\n")[0]
+    for sign, name in ((";", "semicolons"), ("\t", "tabs")):
+        if sign in header and "," not in header:
+            raise LabError(f"{path}: its columns are separated by {name}: save it with commas, or as .tsv with tabs")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
+    return _delimited(path, reader, required)
 
 
 def _read_tsv(path: Path, text: str, required: tuple[str, ...]) -> Iterator[Row]:
@@ -95,6 +102,7 @@ def _read_tsv(path: Path, text: str, required: tuple[str, ...]) -> Iterator[Row]
 
 
 def _delimited(path: Path, reader: Any, required: tuple[str, ...]) -> Iterator[Row]:
+    csv.field_size_limit(LONGEST_FIELD)
     try:
         header = [column.strip() for column in next(reader, [])]
         _check_columns(str(path), header, required)
