@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,16 +66,14 @@ def _parts(root: Path) -> dict[str, Path]:
 
 
 def _refuse_parts_without_training(root: Path, folders: Sequence[Path]) -> None:
-    """Parts of other names must not become labels: they hold folders of images, and one another's."""
-    inner = [{label.name for label in _folders(folder) if list_images(label)} for folder in folders]
-    for folder, names in zip(folders, inner, strict=True):
-        if names and folder.name.lower() in SPLIT_NAMES:
-            raise LabError(f"{root} has the part {folder.name} and no training part: name that one train")
-    if len(folders) > 1 and len(inner[0]) > 1 and all(names == inner[0] for names in inner):
-        raise LabError(
-            f"{root}: {', '.join(folder.name for folder in folders)} hold folders of the same names, so they are no "
-            "labels: name them train and test (and dev)"
-        )
+    """`train_images` and `test_images`, or `test` alone, that hold folders of images must not become labels."""
+    for folder in folders:
+        words = re.split(r"[^a-z]+", folder.name.lower())
+        if any(word in SPLIT_NAMES for word in words) and any(list_images(label) for label in _folders(folder)):
+            raise LabError(
+                f"{root}: {folder.name} holds folders of images, so it is no label, but there is no folder train: call "
+                "the parts train and test (and dev)"
+            )
 
 
 def list_images(folder: Path) -> list[Path]:
