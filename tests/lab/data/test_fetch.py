@@ -7,10 +7,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tiny_data import IDX_FILES, write_mnist
+from tiny_data import IDX_FILES, pack_folder, write_cifar10, write_mnist
 
 from labelemb.lab.data import describe_data, fetch, fetchable_names, load_data
-from labelemb.lab.data.describe import FOLDERS
+from labelemb.lab.data.describe import FOLDERS, find_published
 from labelemb.lab.data.fetch import SOURCES, Source
 from labelemb.lab.errors import LabError
 from labelemb.lab.recipe import load_recipe
@@ -202,3 +202,13 @@ def test_the_description_tells_what_is_there_and_where_it_is_looked_for(tmp_path
 )
 def test_the_description_looks_where_the_recipes_look(recipe: str, name: str) -> None:
     assert load_recipe(recipe).data.folders == FOLDERS[name]
+
+
+def test_a_place_is_named_only_for_the_set_that_it_holds(tmp_path: Path) -> None:
+    archive = pack_folder(write_cifar10(tmp_path / "files"), tmp_path / "cifar-10-binary.tar.gz")
+    assert find_published("cifar10", archive) == archive
+    assert find_published("cifar100", archive) is None
+    folder = write_mnist(tmp_path / "mnist")
+    assert find_published("mnist", tmp_path) == folder
+    next(folder.glob("t10k-images*")).unlink()
+    assert find_published("mnist", tmp_path) is None

@@ -134,6 +134,13 @@ def test_labels_must_match_the_images_in_number_and_range(tmp_path: Path) -> Non
         load(folder)
 
 
+def test_images_of_no_pixels_are_refused(tmp_path: Path) -> None:
+    folder = write_mnist(tmp_path)
+    write_idx(folder / f"{IDX_FILES[0]}.gz", np.zeros((60, 0, 28)))
+    with pytest.raises(LabError, match=r"holds no images, or images of no pixels: \(60, 0, 28\)"):
+        load(folder)
+
+
 def test_training_and_test_images_must_have_one_size(tmp_path: Path) -> None:
     folder = write_mnist(tmp_path)
     write_idx(folder / f"{IDX_FILES[2]}.gz", np.zeros((20, 14, 14)))
