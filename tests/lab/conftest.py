@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from quick_runs import quick_run
 from tiny_data import write_for_recipe
 
 
@@ -19,3 +20,11 @@ def no_data_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def tiny_data(tmp_path: Path) -> Callable[[str], Path | None]:
     """A function from the name of a shipped recipe to a path with small data for it (None: it needs none)."""
     return lambda recipe: write_for_recipe(recipe, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the digits, to look at and not to change."""
+    out = tmp_path_factory.mktemp("run")
+    quick_run(out)
+    return out

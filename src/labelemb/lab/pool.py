@@ -99,7 +99,6 @@ class _Slot:
         self.pool, self.number = pool, number
         self.thread = threading.Thread(target=self._work, daemon=True)
         self._process: subprocess.Popen[str] | None = None
-        self._errors: IO[bytes] | None = None  # what its processes write to standard error
         self._stopping = False
         self._lock = threading.Lock()
 
@@ -119,30 +118,34 @@ class _Slot:
 
     def _work(self) -> None:
         try:
-            while not self._stopping and (task := self.pool.order.take()) is not None:
-                outcome = self._attempt(task)
-                if outcome == "busy":
-                    self.pool.order.postpone(task)
-                else:
-                    self.pool.order.end(task, done=outcome == "done")
-            if self._process is not None:
-                assert self._process.stdin is not None
-                self._process.stdin.close()
-                self._process.wait()
+            with tempfile.TemporaryFile() as errors:
+                self._take_tasks(errors)
+        except OSError as error:  # there is no place for a temporary file
+            while (task := self.pool.order.take()) is not None:
+                self._fail(task, _reason(error))
+                self.pool.order.end(task, done=False)
         finally:
-            if self._errors is not None:
-                self._errors.close()
             self.pool.put(None)  # whoever listens to the events must not wait for this slot any more
 
-    def _attempt(self, task: Task) -> str:
+    def _take_tasks(self, errors: IO[bytes]) -> None:
+        while not self._stopping and (task := self.pool.order.take()) is not None:
+            outcome = self._attempt(task, errors)
+            if outcome == "busy":
+                self.pool.order.postpone(task)
+            else:
+                self.pool.order.end(task, done=outcome == "done")
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait()
+
+    def _attempt(self, task: Task, errors: IO[bytes]) -> str:
         """One task; the kind of its last event."""
         self._tell(task, "started", {})
         try:
-            if self._errors is None:
-                self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed at the end of _work
-            return self._run(task, self._errors)
+            return self._run(task, errors)
         except Exception as error:  # whatever it is, others wait for the end of this task
-            return self._fail(task, f"cannot run a worker: {getattr(error, 'strerror', None) or error}")
+            return self._fail(task, _reason(error))
 
     def _run(self, task: Task, errors: IO[bytes]) -> str:
         if obstacle := self.pool.order.obstacle(task):
@@ -176,6 +179,10 @@ class _Slot:
 
     def _tell(self, task: Task, kind: str, values: dict[str, Any]) -> None:
         self.pool.put(Event(self.number, task, kind, values))
+
+
+def _reason(error: Exception) -> str:
+    return f"cannot run a worker: {getattr(error, 'strerror', None) or error}"
 
 
 def _send(process: subprocess.Popen[str], message: dict[str, Any]) -> None:

@@ -192,8 +192,7 @@ class Run:
 
 def _threads_note(folder: RunFolder) -> str:
     """What to tell of a run that goes on with another number of threads: it does not end bit-identical."""
-    threads = torch.get_num_threads()
-    begun = folder.about().get("threads", threads) if folder.has_begun else threads
+    threads, begun = torch.get_num_threads(), folder.threads_begun()
     if begun == threads:
         return ""
     return f"begun with --threads {begun} and gone on with {threads}: sums were rounded in another order"

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -122,6 +123,11 @@ class RunFolder:
     @property
     def has_begun(self) -> bool:
         return self.result_file.exists() or (self.path / "run.json").exists()
+
+    def threads_begun(self) -> int:
+        """With how many threads the run was begun; with those of this process, if it begins now or does not say."""
+        begun: int | None = self.about().get("threads") if self.has_begun else None
+        return begun or torch.get_num_threads()
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished run, else None."""

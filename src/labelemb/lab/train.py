@@ -69,9 +69,7 @@ def train_run(
         reused = None if labels is None else labels.matched(data.label_names, tell)
         if fabric.is_global_zero:
             place = None if data_path is None else str(data_path.resolve())
-            threads = folder.about().get("threads") if folder.has_begun else None
-            threads = threads or torch.get_num_threads()  # with which it was begun
-            about = {"command": options.command, "data": place, "machine": machine(), "threads": threads}
+            about = {"command": options.command, "data": place, "machine": machine(), "threads": folder.threads_begun()}
             if reused is not None:
                 about["labels_from"] = reused.origin
             folder.begin(identity, recipe, about)

@@ -46,9 +46,14 @@ def quote_few(names: Iterable[str], limit: int = 5) -> str:
     return text if len(listed) <= limit else f"{text} and {len(listed) - limit} more"
 
 
+def in_a_line(text: str) -> str:
+    """A name or a text as it is shown in a line: white space of any kind becomes single spaces."""
+    return " ".join(text.split())
+
+
 def shortened(name: str, longest: int) -> str:
     """A name on one line of a picture or a table: white space is one space each, and too long a name is cut."""
-    line = " ".join(name[: 10 * longest].split())
+    line = in_a_line(name[: 10 * longest])
     return line if max(len(line), len(name) // 10) <= longest else f"{line[: longest - 1]}…"
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from .errors import LabelSpaceError
+from .names import in_a_line
 
 if TYPE_CHECKING:
     from .space import LabelSpace
@@ -30,19 +31,15 @@ class Neighbors(list[Neighbor]):
         self.note = note
 
     def __str__(self) -> str:
-        names = [_in_a_line(neighbor.name) for neighbor in self]
+        names = [in_a_line(neighbor.name) for neighbor in self]
         width = max(map(len, names), default=0)
-        lines = [f"nearest to {_in_a_line(self.label)}:"]
+        lines = [f"nearest to {in_a_line(self.label)}:"]
         lines += [f"  {name:<{width}}  {near.similarity:.4g}" for name, near in zip(names, self, strict=True)]
         if self.note:
             lines.append(f"  ({self.note})")
         return "\n".join(lines)
 
     __repr__ = __str__
-
-
-def _in_a_line(name: str) -> str:
-    return " ".join(name.split()) or name
 
 
 def find_nearest(space: "LabelSpace", index: int, k: int, symmetric: bool) -> Neighbors:

@@ -73,8 +73,8 @@ def _evaluate(options: argparse.Namespace) -> int:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from labelemb.lab.data.text_files import in_a_line
     from labelemb.lab.inference import TrainedModel
+    from labelemb.labelspace.names import in_a_line
 
     for prediction in TrainedModel(options.run_folder).predict(options.files, options.k):
         ranked = list(zip(prediction.labels, prediction.probabilities, strict=True))

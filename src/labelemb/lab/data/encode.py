@@ -10,11 +10,12 @@ from torch import Tensor
 from labelemb.lab.data.examples import Examples, ImageExamples, TextExamples
 from labelemb.lab.data.image_folder import SUFFIXES, list_images, read_images
 from labelemb.lab.data.tables import read_json_parts, read_rows, read_text, table_suffix
-from labelemb.lab.data.text_files import in_a_line, split_lines
+from labelemb.lab.data.text_files import split_lines
 from labelemb.lab.data.vocabulary import Vocabulary
 from labelemb.lab.errors import LabError
 from labelemb.lab.recipe import Recipe
 from labelemb.lab.settings import DataSettings
+from labelemb.labelspace.names import in_a_line
 
 NO_TARGET = -1
 

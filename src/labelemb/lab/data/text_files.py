@@ -21,11 +21,6 @@ def split_lines(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def in_a_line(text: str) -> str:
-    """A text as it is shown in a line: white space of any kind becomes single spaces."""
-    return " ".join(text.split())
-
-
 def read_pairs(source: Path, target: Path) -> list[tuple[str, str]]:
     """The pairs of two files, line by line."""
     sources, targets = read_lines(source), read_lines(target)
