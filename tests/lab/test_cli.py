@@ -53,6 +53,15 @@ def test_train_puts_runs_where_compare_looks_for_them(
     assert json.loads(Path("runs/digits/label-smoothing@0.2/seed-3/result.json").read_text()) == result
 
 
+def test_compare_prints_the_table_and_which_page_to_open(tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "all"
+    assert main(["compare", "digits", "--methods", "plain", "--seeds", "1", "--out", str(out), *SMALL]) == 0
+    *table, last = capsys.readouterr().out.splitlines()
+    assert "| plain  |" in "\n".join(table)
+    assert last.startswith(f"open {out / 'report.html'} ")
+    assert (out / "report.html").exists()
+
+
 def test_flags_for_device_and_precision_change_the_recipe(tmp_path: Path) -> None:
     arguments = ("--device", "cpu", "--precision", "bf16-mixed", "--threads", "1")
     assert main(["train", "digits", "--out", str(tmp_path), *arguments, *SMALL]) == 0

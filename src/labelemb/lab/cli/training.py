@@ -97,7 +97,7 @@ def _compare(options: argparse.Namespace) -> int:
         print(json.dumps(outcome.summary))
     elif outcome.summary is not None:
         print(render(outcome.summary))
-        print(f"\nsummary.json, table.md and pictures are in {out}")
+        print(f"\nopen {out / 'report.html'} to look at it; summary.json, table.md and pictures are beside it")
     if not outcome.failures:
         return 0
     return 2 if all(failure["user_error"] for failure in outcome.failures) else 1
