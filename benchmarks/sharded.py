@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from benchmarks.__main__ import markdown
 from benchmarks.memory import MEGABYTE, status
 from benchmarks.naive import zipf_labels
-from labelemb.parallel import ShardedLabelEmbeddingHead
+from labelemb.heads.sharded import ShardedLabelEmbeddingHead
 
 STEPS = 2  # the second has Adam's moments in memory
 

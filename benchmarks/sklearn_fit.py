@@ -31,7 +31,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # ships no type information
 
-from labelemb.sklearn import LabelEmbeddingClassifier
+from labelemb.integrations.sklearn import LabelEmbeddingClassifier
 
 
 class Task(NamedTuple):

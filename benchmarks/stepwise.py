@@ -9,8 +9,8 @@ from torch import Tensor
 
 from labelemb import Head
 from labelemb.lab.bodies.seq2seq import Memory, Seq2Seq
-from labelemb.lab.data.sequences import IGNORED
-from labelemb.lab.decode import SearchOptions, Symbols
+from labelemb.lab.data.pairs.sequences import IGNORED
+from labelemb.lab.tasks.beam import SearchOptions, Symbols
 
 
 def stepwise_loss(body: Seq2Seq, head: Head, inputs: tuple[Tensor, ...], targets: Tensor) -> Tensor:

@@ -15,14 +15,14 @@ import torch
 
 from benchmarks.timing import best_seconds
 from labelemb.lab.data import load_data
-from labelemb.lab.engine import make_fabric, make_optimizer
-from labelemb.lab.interrupts import StopRequests
-from labelemb.lab.messages import RunOptions, ignore
-from labelemb.lab.methods import parse_method
-from labelemb.lab.recipe import load_recipe
-from labelemb.lab.run import Run
-from labelemb.lab.runfolder import RunFolder
-from labelemb.lab.train import Loop
+from labelemb.lab.methods.method import parse_method
+from labelemb.lab.recipes.recipe import load_recipe
+from labelemb.lab.runs.engine import make_fabric, make_optimizer
+from labelemb.lab.runs.folder import RunFolder
+from labelemb.lab.runs.loop import Loop
+from labelemb.lab.runs.messages import RunOptions, ignore
+from labelemb.lab.runs.state import Run
+from labelemb.support.interrupts import StopRequests
 
 UPDATES = 50
 

@@ -30,8 +30,8 @@ from benchmarks.stepwise import sentence_beam, stepwise_loss
 from benchmarks.timing import best_seconds
 from labelemb import Head, LabelEmbeddingHead, Objective, PlainHead
 from labelemb.lab.bodies.seq2seq import Seq2Seq
-from labelemb.lab.data.sequences import Ragged, SequenceExamples
-from labelemb.lab.decode import SearchOptions, Symbols, search
+from labelemb.lab.data.pairs.sequences import Ragged, SequenceExamples
+from labelemb.lab.tasks.beam import SearchOptions, Symbols, search
 
 SYMBOLS = Symbols(begin=1, end=2)
 MEGABYTE = 1024**2

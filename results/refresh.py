@@ -7,9 +7,9 @@ python results/refresh.py mnist-mlp
 import sys
 from pathlib import Path
 
-from labelemb.lab.compare import write_tables
-from labelemb.lab.files import make_folder
-from labelemb.lab.summary import finished_results
+from labelemb.lab.comparison.summary import finished_results
+from labelemb.lab.jobs.compare import write_tables
+from labelemb.support.files import make_folder
 
 HERE = Path(__file__).parent
 

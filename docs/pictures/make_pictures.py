@@ -24,14 +24,14 @@ from matplotlib.figure import Figure
 
 from labelemb import Head, LabelSpace
 from labelemb.lab.bodies import make_body
-from labelemb.lab.classifier import out_features
 from labelemb.lab.data import load_data
-from labelemb.lab.engine import make_optimizer
-from labelemb.lab.files import write_bytes
-from labelemb.lab.methods import parse_method
-from labelemb.lab.randomness import Streams, stream
-from labelemb.lab.recipe import load_recipe
+from labelemb.lab.methods.method import parse_method
+from labelemb.lab.recipes.recipe import load_recipe
+from labelemb.lab.runs.engine import make_optimizer
+from labelemb.lab.runs.randomness import Streams, stream
+from labelemb.lab.tasks.model import out_features
 from labelemb.labelspace.pictures import draw_heatmap, heatmap_labels
+from labelemb.support.files import write_bytes
 
 SEED = 0
 SHOWN = ("4", "3", "7")

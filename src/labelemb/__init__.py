@@ -3,33 +3,33 @@
 Replace a network's last linear layer and its cross entropy by one `LabelEmbeddingHead`, and train.
 """
 
-from labelemb.attach import attach, predictor_only
-from labelemb.embedding import CompressedEmbedding, DenseEmbedding, FixedEmbedding, LabelEmbedding
+from labelemb.embeddings.base import LabelEmbedding
+from labelemb.embeddings.compressed import CompressedEmbedding
+from labelemb.embeddings.dense import DenseEmbedding
+from labelemb.embeddings.fixed import FixedEmbedding
+from labelemb.embeddings.running import RunningEmbedding
 from labelemb.heads import (
     ConfidencePenaltyHead,
-    FlatTargetHead,
     Head,
     HeadOutput,
     LabelEmbeddingHead,
     OnlineSmoothingHead,
     PlainHead,
-    SingleOutputHead,
     TeacherFreeHead,
 )
+from labelemb.heads.attach import attach, predictor_only
+from labelemb.heads.calibration import fit_temperature
 from labelemb.labelspace import LabelSpace, LabelSpaceError
-from labelemb.objective import Objective
-from labelemb.running import RunningEmbedding
-from labelemb.soft_target_loss import SoftTargetLoss
-from labelemb.temperature import fit_temperature
-from labelemb.terms import LossTerms, label_embedding_loss
-from labelemb.version import __version__
+from labelemb.losses.objective import Objective
+from labelemb.losses.soft_target import SoftTargetLoss
+from labelemb.losses.terms import LossTerms, label_embedding_loss
+from labelemb.support.version import __version__
 
 __all__ = [
     "CompressedEmbedding",
     "ConfidencePenaltyHead",
     "DenseEmbedding",
     "FixedEmbedding",
-    "FlatTargetHead",
     "Head",
     "HeadOutput",
     "LabelEmbedding",
@@ -41,7 +41,6 @@ __all__ = [
     "OnlineSmoothingHead",
     "PlainHead",
     "RunningEmbedding",
-    "SingleOutputHead",
     "SoftTargetLoss",
     "TeacherFreeHead",
     "__version__",

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from comparison import Case
 from torch import Tensor
 
 from labelemb import (
@@ -22,6 +21,7 @@ from labelemb import (
     RunningEmbedding,
     TeacherFreeHead,
 )
+from tests.helpers.comparison import Case
 
 IMPLEMENTATIONS = ["reference", "chunked"]
 WAYS = [("reference", None), ("chunked", None), ("chunked", 2)]

@@ -6,7 +6,6 @@ import copy
 
 import pytest
 import torch
-from comparison import Case
 from torch import Tensor
 from torch.func import functional_call
 
@@ -21,6 +20,7 @@ from labelemb import (
     RunningEmbedding,
     TeacherFreeHead,
 )
+from tests.helpers.comparison import Case
 
 IMPLEMENTATIONS = ["reference", "chunked"]
 EMBEDDINGS = ["dense", "compressed", "compressed-bias", "running", "fixed"]

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import entropy_between, softmax
 from torch import Tensor
 
 from labelemb import ConfidencePenaltyHead, Head, HeadOutput, OnlineSmoothingHead, PlainHead, TeacherFreeHead
+from tests.helpers.oracle import entropy_between, softmax
 
 
 def inputs(seed: int = 0, rows: int = 8, ignored: bool = True) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from comparison import Case, cases
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from labelemb import LabelEmbeddingHead
+from tests.helpers.comparison import Case, cases
 
 IMPLEMENTATIONS = ["reference", "chunked"]
 

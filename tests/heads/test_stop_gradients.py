@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from comparison import Case, cases, running_probabilities
 from hypothesis import given, settings
 from torch import Tensor
 
 from labelemb import CompressedEmbedding, DenseEmbedding, LabelEmbeddingHead, Objective, RunningEmbedding
+from tests.helpers.comparison import Case, cases, running_probabilities
 
 TRAINS = {
     "hard": {"hidden", "predictor"},

@@ -17,9 +17,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from labelemb import LabelEmbeddingHead, LabelSpace, LabelSpaceError, LossTerms, Objective, PlainHead, attach
 from labelemb.integrations.lightning import LabelEmbeddingCallback
+from tests.helpers.pages import ROOT
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*callbacks used to create")
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "lightning_digits.py"
+EXAMPLE = ROOT / "examples" / "lightning_digits.py"
 TERMS = {f"terms/{name}" for name in LossTerms._fields}
 ANIMALS = ["ant", "bee", "cat"]
 

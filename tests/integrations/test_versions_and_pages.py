@@ -15,8 +15,7 @@ import torch
 import transformers
 
 from labelemb.integrations.versions import require
-
-ROOT = Path(__file__).parent.parent.parent
+from tests.helpers.pages import ROOT
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers", "ignore:.*exists and is not empty")

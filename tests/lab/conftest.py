@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from quick_runs import quick_run
-from tiny_data import write_for_recipe
+
+from tests.helpers.quick_runs import quick_run
+from tests.helpers.tiny_data import write_for_recipe
 
 
 @pytest.fixture(autouse=True)

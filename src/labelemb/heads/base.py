@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from labelemb.labelspace import LabelSpace
-from labelemb.objective import Objective
-from labelemb.targets import Batch, checked_weight, read_batch
-from labelemb.terms import LossTerms, RowTerms, brief, training_terms, widened
+from labelemb.losses.batch import Batch, checked_weight, read_batch
+from labelemb.losses.objective import Objective
+from labelemb.losses.terms import LossTerms, RowTerms, brief, training_terms, widened
 
 
 @dataclass

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from labelemb.distributed import sum_over_processes
-from labelemb.embedding import CompressedEmbedding, DenseEmbedding, FixedEmbedding, LabelEmbedding
-from labelemb.fused import fused_terms
+from labelemb.embeddings.base import LabelEmbedding
+from labelemb.embeddings.compressed import CompressedEmbedding
+from labelemb.embeddings.dense import DenseEmbedding
+from labelemb.embeddings.fixed import FixedEmbedding
+from labelemb.embeddings.running import RunningEmbedding
 from labelemb.heads.base import Head, HeadOutput, TrainingTerms, apply_linear
+from labelemb.heads.calibration import agreeing_temperature
 from labelemb.labelspace import LabelSpace
-from labelemb.objective import Objective
-from labelemb.reference import reference_terms, target_labels
-from labelemb.running import RunningEmbedding
-from labelemb.targets import Batch
-from labelemb.temperature import agreeing_temperature
+from labelemb.losses.autograd import reference_terms, target_labels
+from labelemb.losses.batch import Batch
+from labelemb.losses.chunked.fused import fused_terms
+from labelemb.losses.objective import Objective
+from labelemb.support.tensors import sum_over_processes
 
 if TYPE_CHECKING:
     from typing import Self

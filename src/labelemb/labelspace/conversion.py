@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .errors import LabelSpaceError
+from labelemb.labelspace.errors import LabelSpaceError
 
 ArrayLike = Tensor | np.ndarray | Sequence[Any]
 

@@ -1,7 +1,9 @@
 """What goes wrong with a label space, as one clear line each."""
 
+from labelemb.support.errors import UserError
 
-class LabelSpaceError(ValueError):
+
+class LabelSpaceError(UserError, ValueError):
     """A label space that cannot be made, read or written; the message says which value and what to do."""
 
 

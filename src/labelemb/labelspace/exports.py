@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .atomic import replacing
-from .errors import LabelSpaceError
-from .forms import Form
-from .names import quote_few, refuse_repeated
+from labelemb.labelspace.errors import LabelSpaceError
+from labelemb.labelspace.forms import Form
+from labelemb.labelspace.names import quote_few, refuse_repeated
+from labelemb.support.atomic import replacing
 
 
 def write_csv(path: str | os.PathLike[str], names: Sequence[str], matrix: Tensor, delimiter: str) -> None:

@@ -17,10 +17,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from .atomic import replacing
-from .errors import LabelSpaceError
-from .forms import DenseForm, FactorForm, Form, require_finite
-from .top_k_form import TopKForm
+from labelemb.labelspace.errors import LabelSpaceError
+from labelemb.labelspace.forms import DenseForm, FactorForm, Form, require_finite
+from labelemb.labelspace.top_k_form import TopKForm
+from labelemb.support.atomic import replacing
 
 FORMAT = "labelemb.label-space"
 VERSION = 1

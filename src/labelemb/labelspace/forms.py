@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .errors import LabelSpaceError
+from labelemb.labelspace.errors import LabelSpaceError
 
 # A block of rows is at most this many numbers (64 MB): large enough for fast matrix products, small for any machine.
 BLOCK_NUMBERS = 2**24

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .most_alike import most_alike
-from .names import shortened
-from .pictures import colour_range
+from labelemb.labelspace.most_alike import most_alike
+from labelemb.labelspace.names import shortened
+from labelemb.labelspace.pictures import colour_range
 
 if TYPE_CHECKING:
-    from .space import LabelSpace
+    from labelemb.labelspace.space import LabelSpace
 
 MOST_LABELS = 12
 MOST_COMPARED_ENTRIES = 2 * 10**7

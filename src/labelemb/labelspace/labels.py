@@ -7,9 +7,9 @@ from typing import SupportsIndex
 import torch
 from torch import Tensor
 
-from .conversion import integer_copy
-from .errors import LabelSpaceError, UnknownLabelError
-from .names import LONGEST_QUOTE, check_names, closest
+from labelemb.labelspace.conversion import integer_copy
+from labelemb.labelspace.errors import LabelSpaceError, UnknownLabelError
+from labelemb.labelspace.names import LONGEST_QUOTE, check_names, closest
 
 Label = str | SupportsIndex
 Labels = Iterable[Label] | Label | Tensor

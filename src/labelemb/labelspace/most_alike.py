@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from .neighbor_table import neighbor_table
+from labelemb.labelspace.neighbor_table import neighbor_table
 
 if TYPE_CHECKING:
-    from .space import LabelSpace
+    from labelemb.labelspace.space import LabelSpace
 
 MOST_COMPARED_LABELS = 2000
 MOST_COMPARED_ENTRIES = 10**8

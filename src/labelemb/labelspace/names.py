@@ -5,7 +5,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from .errors import LabelSpaceError
+from labelemb.labelspace.errors import LabelSpaceError
 
 # difflib compares two names in tens of microseconds: only this many candidates are worth it.
 CANDIDATES = 200

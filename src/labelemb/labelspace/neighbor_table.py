@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .forms import BLOCK_NUMBERS, TINY, FactorForm, Form
-from .top_k_form import TopKForm
+from labelemb.labelspace.forms import BLOCK_NUMBERS, TINY, FactorForm, Form
+from labelemb.labelspace.top_k_form import TopKForm
 
 if TYPE_CHECKING:
-    from .space import LabelSpace
+    from labelemb.labelspace.space import LabelSpace
 
 
 @dataclass(frozen=True)

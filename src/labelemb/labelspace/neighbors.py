@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from .errors import LabelSpaceError
-from .names import in_a_line
+from labelemb.labelspace.errors import LabelSpaceError
+from labelemb.labelspace.names import in_a_line
 
 if TYPE_CHECKING:
-    from .space import LabelSpace
+    from labelemb.labelspace.space import LabelSpace
 
 
 class Neighbor(NamedTuple):

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelemb.optional import import_optional
-
-from .label_map import LabelMap, label_map
-from .most_alike import most_alike
-from .names import shortened
+from labelemb.labelspace.map import LabelMap, label_map
+from labelemb.labelspace.most_alike import most_alike
+from labelemb.labelspace.names import shortened
+from labelemb.support.optional import import_optional
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .labels import Labels
-    from .space import LabelSpace
+    from labelemb.labelspace.labels import Labels
+    from labelemb.labelspace.space import LabelSpace
 
 MOST_HEATMAP_LABELS = 150
 """More labels than this cannot be read in one picture."""

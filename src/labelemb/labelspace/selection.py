@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from .errors import LabelSpaceError
-from .labels import LabelIndex
-from .names import quote_few, refuse_repeated
+from labelemb.labelspace.errors import LabelSpaceError
+from labelemb.labelspace.labels import LabelIndex
+from labelemb.labelspace.names import quote_few, refuse_repeated
 
 if TYPE_CHECKING:
-    from .space import LabelSpace
+    from labelemb.labelspace.space import LabelSpace
 
 
 def about_selection(space: "LabelSpace", indices: Tensor) -> dict[str, Any]:

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 import torch
 from torch import Tensor
 
-from labelemb.optional import import_optional
-from labelemb.version import __version__
-
-from . import exports, file_format, pictures
-from .conversion import ArrayLike, checked_counts, float32_copy, integer_copy, plain_objective
-from .errors import LabelSpaceError
-from .forms import DenseForm, FactorForm, Form
-from .html import html_table
-from .labels import Label, LabelIndex, Labels
-from .names import quote_few
-from .neighbors import Neighbors, find_nearest
-from .selection import about_selection, refuse_other_names
-from .top_k_form import TopKForm
+from labelemb.labelspace import exports, file_format, pictures
+from labelemb.labelspace.conversion import ArrayLike, checked_counts, float32_copy, integer_copy, plain_objective
+from labelemb.labelspace.errors import LabelSpaceError
+from labelemb.labelspace.forms import DenseForm, FactorForm, Form
+from labelemb.labelspace.html import html_table
+from labelemb.labelspace.labels import Label, LabelIndex, Labels
+from labelemb.labelspace.names import quote_few
+from labelemb.labelspace.neighbors import Neighbors, find_nearest
+from labelemb.labelspace.selection import about_selection, refuse_other_names
+from labelemb.labelspace.top_k_form import TopKForm
+from labelemb.support.optional import import_optional
+from labelemb.support.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

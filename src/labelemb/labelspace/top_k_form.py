@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .errors import LabelSpaceError
-from .forms import SUM_TOLERANCE, TINY, Form, require_finite
+from labelemb.labelspace.errors import LabelSpaceError
+from labelemb.labelspace.forms import SUM_TOLERANCE, TINY, Form, require_finite
 
 
 @dataclass(frozen=True, eq=False)

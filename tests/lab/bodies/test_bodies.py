@@ -10,8 +10,8 @@ from torch import nn
 from labelemb.lab.bodies import make_body
 from labelemb.lab.bodies.resnet import STAGES, ResNet
 from labelemb.lab.data import load_data
-from labelemb.lab.errors import LabError
-from labelemb.lab.recipe import load_recipe, recipe_names
+from labelemb.lab.recipes.recipe import load_recipe, recipe_names
+from labelemb.support.errors import UserError
 
 FEATURES = {
     "cifar10-resnet8": 2048,
@@ -149,5 +149,5 @@ def test_a_body_that_does_not_fit_the_data_is_refused(
 ) -> None:
     recipe = load_recipe(name, [override])
     dataset = load_data(recipe, tiny_data(name), seed=1)
-    with pytest.raises(LabError, match=message):
+    with pytest.raises(UserError, match=message):
         make_body(recipe, dataset)

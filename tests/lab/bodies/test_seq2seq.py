@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from labelemb import Head, LabelEmbeddingHead, Objective, PlainHead
 from labelemb.lab.bodies.seq2seq import Seq2Seq
-from labelemb.lab.data.sequences import IGNORED
+from labelemb.lab.data.pairs.sequences import IGNORED
 
 KINDS = [{}, {"layers": 2}, {"bidirectional": True, "layers": 2}, {"query_tanh": True}]
 

@@ -7,13 +7,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tiny_data import IDX_FILES, pack_folder, write_cifar10, write_mnist
 
 from labelemb.lab.data import describe_data, fetch, fetchable_names, load_data
 from labelemb.lab.data.describe import FOLDERS, find_published
 from labelemb.lab.data.fetch import SOURCES, Source
-from labelemb.lab.errors import LabError
-from labelemb.lab.recipe import load_recipe
+from labelemb.lab.recipes.recipe import load_recipe
+from labelemb.support.errors import UserError
+from tests.helpers.tiny_data import IDX_FILES, pack_folder, write_cifar10, write_mnist
 
 CONTENT = bytes(range(256)) * 1000
 
@@ -76,7 +76,7 @@ def fetch_tiny(folder: Path) -> Path:
 
 def test_a_mirror_that_is_no_address_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LABELEMB_MIRROR", "my-server")
-    with pytest.raises(LabError, match="LABELEMB_MIRROR is 'my-server', but must begin with http:// or https://"):
+    with pytest.raises(UserError, match="LABELEMB_MIRROR is 'my-server', but must begin with http:// or https://"):
         fetch("mnist", tmp_path, progress=False)
 
 
@@ -90,7 +90,7 @@ def test_a_file_arrives_whole_and_is_not_asked_for_again(server: Server, tmp_pat
 
 def test_a_broken_download_goes_on_where_it_stopped(server: Server, tmp_path: Path) -> None:
     server.break_after = 100_000
-    with pytest.raises(LabError, match=r"broke after 100000 of 256000 bytes.*run again to resume"):
+    with pytest.raises(UserError, match=r"broke after 100000 of 256000 bytes.*run again to resume"):
         fetch_tiny(tmp_path)
     assert (tmp_path / "tiny" / "tiny.bin.part").stat().st_size == 100_000
     fetch_tiny(tmp_path)
@@ -100,7 +100,7 @@ def test_a_broken_download_goes_on_where_it_stopped(server: Server, tmp_path: Pa
 
 def test_a_server_without_ranges_sends_everything_again(server: Server, tmp_path: Path) -> None:
     server.break_after = 100_000
-    with pytest.raises(LabError):
+    with pytest.raises(UserError):
         fetch_tiny(tmp_path)
     server.knows_ranges = False
     fetch_tiny(tmp_path)
@@ -116,7 +116,7 @@ def test_a_part_that_is_already_whole_is_taken(server: Server, tmp_path: Path) -
 
 def test_a_wrong_checksum_is_refused_and_nothing_of_it_kept(server: Server, tmp_path: Path) -> None:
     server.files["/tiny/tiny.bin"] = b"something else"
-    with pytest.raises(LabError, match=r"has not the MD5 sum"):
+    with pytest.raises(UserError, match=r"has not the MD5 sum"):
         fetch_tiny(tmp_path)
     assert list((tmp_path / "tiny").iterdir()) == []
     server.files["/tiny/tiny.bin"] = CONTENT
@@ -127,7 +127,7 @@ def test_a_wrong_checksum_is_refused_and_nothing_of_it_kept(server: Server, tmp_
 def test_a_part_of_another_file_is_found_out_by_the_checksum(server: Server, tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "tiny.bin.part").write_bytes(b"x" * 1000)
-    with pytest.raises(LabError, match="MD5"):
+    with pytest.raises(UserError, match="MD5"):
         fetch_tiny(tmp_path)
     fetch_tiny(tmp_path)
     assert (tmp_path / "tiny" / "tiny.bin").read_bytes() == CONTENT
@@ -142,7 +142,7 @@ def test_a_damaged_file_is_replaced(server: Server, tmp_path: Path) -> None:
 
 def test_offline_it_says_which_files_to_put_where(tmp_path: Path) -> None:
     for name in fetchable_names():
-        with pytest.raises(LabError) as caught:
+        with pytest.raises(UserError) as caught:
             fetch(name, tmp_path, progress=False)
         text = str(caught.value)
         assert "\n" not in text
@@ -176,7 +176,7 @@ def test_what_was_fetched_is_found_without_a_path(
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
-    with pytest.raises(LabError, match=r"cannot fetch 'cifar1'; did you mean 'cifar1"):
+    with pytest.raises(UserError, match=r"cannot fetch 'cifar1'; did you mean 'cifar1"):
         fetch("cifar1")
     assert fetchable_names() == ["mnist", "fashion-mnist", "cifar10", "cifar100"]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import NAMES, write_comparison, write_examples, write_translations, write_unfinished
 from PIL import Image
 
-from labelemb.lab.errors import LabError
 from labelemb.lab.report import write_report
+from labelemb.support.errors import UserError
+from tests.helpers.report_folders import NAMES, write_comparison, write_examples, write_translations, write_unfinished
 
 BROWSER, DRIVER = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
 if BROWSER is None or DRIVER is None:
@@ -328,7 +328,7 @@ def test_a_phone_needs_no_sideways_scrolling(page: Any) -> None:
 
 def test_a_folder_without_finished_runs_is_drawn_as_far_as_it_goes(browser: Any, tmp_path: Path) -> None:
     write_unfinished(tmp_path)
-    with pytest.raises(LabError, match="no finished run"):
+    with pytest.raises(UserError, match="no finished run"):
         write_report(tmp_path)
     show(browser, tmp_path / "report.html")
     assert "No run is finished" in find(browser, "#missing").text

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from folders import (
+
+from labelemb import LabelSpace
+from labelemb.lab.cli import main
+from labelemb.lab.comparison.tables import render
+from labelemb.lab.jobs.compare import write_summary
+from labelemb.lab.recipes.recipe import load_recipe
+from labelemb.lab.report import write_report
+from labelemb.lab.report.gather import gather
+from labelemb.lab.report.labels import clustered_order, describe
+from labelemb.support.errors import UserError
+from tests.helpers.report_folders import (
     EPOCHS,
     NAMES,
     similar_labels,
@@ -20,16 +30,6 @@ from folders import (
     write_translations,
     write_unfinished,
 )
-
-from labelemb import LabelSpace
-from labelemb.lab.cli import main
-from labelemb.lab.compare import write_summary
-from labelemb.lab.errors import LabError
-from labelemb.lab.recipe import load_recipe
-from labelemb.lab.report import write_report
-from labelemb.lab.report.gather import gather
-from labelemb.lab.report.spaces import clustered_order, describe
-from labelemb.lab.table import render
 
 
 class Scripts(HTMLParser):
@@ -205,7 +205,7 @@ def test_damaged_confusions_are_noted_and_those_of_other_runs_shown(folder: Path
 @pytest.mark.parametrize("name", ["empty", "absent"])
 def test_a_folder_without_runs_is_an_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(LabError, match=name):
+    with pytest.raises(UserError, match=name):
         write_report(tmp_path / name)
 
 
@@ -284,6 +284,6 @@ def test_damaged_example_pictures_are_noted(folder: Path) -> None:
 
 def test_a_comparison_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(load_recipe("digits").to_toml())
-    with pytest.raises(LabError, match="no finished run"):
+    with pytest.raises(UserError, match="no finished run"):
         write_report(tmp_path)
     assert embedded((tmp_path / "report.html").read_text())["recipe"] == "digits"

@@ -26,7 +26,7 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from labelemb.heads import Head, HeadOutput
-from labelemb.terms import LossTerms
+from labelemb.losses.terms import LossTerms
 
 CALL_OPTIONS = ("sample_weight", "step", "progress")
 IGNORED = -100

@@ -17,12 +17,12 @@ from transformers import (
     TrainingArguments,
 )
 
-from labelemb.distributed import sum_over_processes
 from labelemb.integrations.transformers.attachment import attachment_of
 from labelemb.integrations.transformers.names import label_names, label_space
 from labelemb.integrations.transformers.training_parts import load_training_parts
 from labelemb.labelspace.names import check_names
-from labelemb.terms import LossTerms
+from labelemb.losses.terms import LossTerms
+from labelemb.support.tensors import sum_over_processes
 
 LABEL_SPACE_FILE = "label_space.safetensors"
 

@@ -11,8 +11,8 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 
-from labelemb.attach import head_for_layer
 from labelemb.heads import Head
+from labelemb.heads.attach import head_for_layer
 from labelemb.integrations.transformers.attachment import IGNORED, Attachment, attachment_of
 from labelemb.integrations.transformers.training_parts import save_pretrained_with_parts
 
@@ -41,7 +41,7 @@ def attach_to_pretrained(
     """
     if not isinstance(model, PreTrainedModel):
         raise TypeError(
-            f"the model is a {type(model).__name__}, but must be a PreTrainedModel; labelemb.attach takes any"
+            f"the model is a {type(model).__name__}, but must be a PreTrainedModel; labelemb.heads.attach takes any"
         )
     if hasattr(model, "label_embedding"):
         raise ValueError("a head is attached to this model already")

@@ -12,8 +12,8 @@ from labelemb.lab.bodies.mlp import MLP
 from labelemb.lab.bodies.resnet import STAGES, ResNet, pooled_size
 from labelemb.lab.bodies.seq2seq import Seq2Seq
 from labelemb.lab.data import Dataset
-from labelemb.lab.errors import LabError, enough_memory
-from labelemb.lab.recipe import Recipe
+from labelemb.lab.recipes.recipe import Recipe
+from labelemb.support.errors import UserError, enough_memory
 
 
 def make_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
@@ -32,7 +32,7 @@ def make_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
 def _make_text_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
     settings = recipe.body
     if dataset.preprocessing["kind"] != "text":
-        raise LabError(f"body.kind = embedding_bag reads texts, data.kind = {recipe.data.kind} has images")
+        raise UserError(f"body.kind = embedding_bag reads texts, data.kind = {recipe.data.kind} has images")
     features = len(dataset.preprocessing["vocabulary"])
     return EmbeddingBag(features, settings.embedding_size, settings.hidden, settings.dropout)
 
@@ -40,13 +40,13 @@ def _make_text_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
 def _make_pair_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
     settings = recipe.body
     if dataset.preprocessing["kind"] != "text_pairs":
-        raise LabError(f"body.kind = seq2seq reads pairs of texts, data.kind = {recipe.data.kind} has none")
+        raise UserError(f"body.kind = seq2seq reads pairs of texts, data.kind = {recipe.data.kind} has none")
     if settings.bidirectional and settings.hidden_size % 2:
-        raise LabError(f"body.hidden_size is {settings.hidden_size}, must be even for two directions")
+        raise UserError(f"body.hidden_size is {settings.hidden_size}, must be even for two directions")
     if settings.share_vectors and dataset.preprocessing["source_words"] is not None:
-        raise LabError("body.share_vectors = true needs one vocabulary: set data.shared_vocabulary = true")
+        raise UserError("body.share_vectors = true needs one vocabulary: set data.shared_vocabulary = true")
     if settings.tie_output and settings.embedding_size != settings.hidden_size:
-        raise LabError(
+        raise UserError(
             f"body.tie_output needs vectors of the size of h: body.embedding_size is {settings.embedding_size}, "
             f"body.hidden_size {settings.hidden_size}"
         )
@@ -68,7 +68,7 @@ def _make_image_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
     settings = recipe.body
     if dataset.preprocessing["kind"] != "image":
         wanted = "embedding_bag" if dataset.preprocessing["kind"] == "text" else "seq2seq"
-        raise LabError(
+        raise UserError(
             f"body.kind = {settings.kind} reads images, data.kind = {recipe.data.kind} has texts: use {wanted}"
         )
     channels, size = dataset.preprocessing["channels"], dataset.preprocessing["size"]
@@ -84,6 +84,6 @@ def _make_image_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
 
 def _check_size(left: list[int], size: list[int], kind: str) -> None:
     if min(left) < 1:
-        raise LabError(
+        raise UserError(
             f"images of {size[0]} x {size[1]} pixels are too small for body.kind = {kind}: use larger ones, or mlp"
         )

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labelemb.lab.errors import LabError
-from labelemb.lab.messages import RunOptions
-from labelemb.lab.recipe import Recipe, load_recipe
+from labelemb.lab.recipes.recipe import Recipe, load_recipe
+from labelemb.lab.runs.messages import RunOptions
+from labelemb.support.errors import UserError
 
 if TYPE_CHECKING:
-    from labelemb.lab.reuse import LabelSource
+    from labelemb.lab.runs.labels import LabelSource
 
 RUNS = Path("runs")
 """Where runs go unless --out says otherwise."""
@@ -95,9 +95,9 @@ def read_labels(options: argparse.Namespace) -> "LabelSource | None":
         for flag, way in ways.items():
             if getattr(options, flag):
                 name = flag.replace("_", "-")
-                raise LabError(f"--{name} is about labels to reuse: pass --labels FILE as well{way}")
+                raise UserError(f"--{name} is about labels to reuse: pass --labels FILE as well{way}")
         return None
-    from labelemb.lab.reuse import LabelSource
+    from labelemb.lab.runs.labels import LabelSource
 
     return LabelSource(options.labels, subset=options.labels_subset)
 

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 from labelemb.lab.cli.arguments import Verbs, add_json, add_verb
-from labelemb.lab.errors import LabError
-from labelemb.lab.recipe import load_recipe, nearest_name, recipe_names, recipe_text
+from labelemb.lab.recipes.recipe import load_recipe, nearest_name, recipe_names, recipe_text
+from labelemb.support.errors import UserError
 
 RECIPES_EXAMPLES = """\
   labelemb recipes
@@ -83,13 +83,13 @@ def _show_recipe(options: argparse.Namespace) -> int:
 
 
 def _copy_recipe(options: argparse.Namespace) -> int:
-    from labelemb.lab.files import write_text
+    from labelemb.support.files import write_text
 
     text = recipe_text(options.name)
     if options.file.suffix != ".toml":
-        raise LabError(f"{options.file} does not end in .toml, by which a recipe of yours is told from a shipped one")
+        raise UserError(f"{options.file} does not end in .toml, by which a recipe of yours is told from a shipped one")
     if options.file.exists():
-        raise LabError(f"{options.file} is there already: choose another name, or delete it")
+        raise UserError(f"{options.file} is there already: choose another name, or delete it")
     write_text(options.file, text)
     load_recipe(str(options.file))
     print(f"wrote {options.file}; edit it, then: labelemb compare {options.file}")
@@ -114,12 +114,12 @@ def _where_data(options: argparse.Namespace) -> int:
 
     known = fetchable_names()
     if options.name not in known:
-        raise LabError(
+        raise UserError(
             f"unknown data set {options.name!r}{nearest_name(options.name, known)}: known are {', '.join(known)}"
         )
     place = find_published(options.name, options.data)
     if place is None:
-        raise LabError(f"{options.name} was not found: `labelemb data` says where it is looked for")
+        raise UserError(f"{options.name} was not found: `labelemb data` says where it is looked for")
     print(place)
     return 0
 

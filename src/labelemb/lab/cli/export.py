@@ -24,7 +24,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from labelemb.lab.export import BATCHES, export_run
+    from labelemb.lab.trained.export.job import BATCHES, export_run
 
     made = export_run(options.run_folder, options.format, options.out)
     left = made.trained_parameters - made.parameters

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from labelemb.lab.cli.arguments import Verbs, add_json, add_verb, positive
-from labelemb.lab.errors import LabError
+from labelemb.support.errors import UserError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,8 +72,8 @@ def _add_picture(parser: argparse.ArgumentParser, usual: str) -> None:
 
 def _load(path: Path) -> "LabelSpace":
     """The label space of a run's folder, or in a file, also a table of similarities."""
-    from labelemb.lab.label_files import load_space
-    from labelemb.lab.progress import say
+    from labelemb.lab.jobs.progress import say
+    from labelemb.lab.runs.label_files import load_space
 
     return load_space(path, warn=lambda message: say(f"labelemb: {message}"))
 
@@ -84,13 +84,13 @@ def _nearest(options: argparse.Namespace) -> int:
     space = _load(options.space)
     labels = [*options.labels, *_listed(options.list), *_frequent(options.space, space, options.frequent or 0)]
     if not labels:
-        raise LabError("no label given: name some, or use --list FILE or --frequent N")
+        raise UserError("no label given: name some, or use --list FILE or --frequent N")
     found = {}
     for label in dict.fromkeys(labels):
         try:
             found[label] = space.nearest(label, k=options.k, symmetric=options.symmetric)
         except (LabelSpaceError, KeyError, ValueError) as error:
-            raise LabError(str(error)) from error
+            raise UserError(str(error)) from error
     if options.json:
         print(json.dumps({label: [neighbor._asdict() for neighbor in found[label]] for label in found}))
     else:
@@ -110,7 +110,7 @@ def _listed(file: Path | None) -> list[str]:
 
 def _frequent(path: Path, space: "LabelSpace", count: int) -> list[str]:
     """The most frequent labels in a run's training; of a space alone, those that were observed right most often."""
-    from labelemb.lab.files import read_object
+    from labelemb.support.files import read_object
 
     if not count:
         return []
@@ -119,7 +119,7 @@ def _frequent(path: Path, space: "LabelSpace", count: int) -> list[str]:
     if counts is None and space.counts is not None:
         counts = space.counts.tolist()
     if counts is None:
-        raise LabError(f"{path} does not say how often a label occurs: name labels in place of --frequent")
+        raise UserError(f"{path} does not say how often a label occurs: name labels in place of --frequent")
     order = sorted(range(len(counts)), key=[-times for times in counts].__getitem__)
     names = [space.names[number] for number in order if space.names[number] not in space.specials]
     return names[:count]
@@ -134,7 +134,7 @@ def _split_labels(text: str) -> list[str]:
 
 def _heatmap(options: argparse.Namespace) -> int:
     from labelemb import LabelSpaceError
-    from labelemb.lab.plots import plot_heatmap
+    from labelemb.lab.comparison.curves import plot_heatmap
     from labelemb.labelspace.pictures import heatmap_labels
 
     space = _load(options.space)
@@ -147,7 +147,7 @@ def _heatmap(options: argparse.Namespace) -> int:
         if out is not None:
             plot_heatmap(space, out, shown)
     except (LabelSpaceError, KeyError, ValueError) as error:
-        raise LabError(str(error)) from error
+        raise UserError(str(error)) from error
     if not options.json:
         part = "" if len(shown) == space.num_labels else f" ({len(shown)} of {space.num_labels} labels)"
         print(f"wrote {out}{part}")
@@ -156,14 +156,14 @@ def _heatmap(options: argparse.Namespace) -> int:
 
 def _map(options: argparse.Namespace) -> int:
     from labelemb import LabelSpaceError
-    from labelemb.lab.plots import plot_map
-    from labelemb.labelspace.label_map import label_map
+    from labelemb.lab.comparison.curves import plot_map
+    from labelemb.labelspace.map import label_map
 
     space = _load(options.space)
     try:
         found = label_map(space)
     except LabelSpaceError as error:  # too many labels
-        raise LabError(str(error)) from error
+        raise UserError(str(error)) from error
     if options.json:
         places = dict(zip(space.names, _rounded(found.positions), strict=True))
         print(json.dumps({"share": round(found.share, DIGITS), "labels": places}))
@@ -173,7 +173,7 @@ def _map(options: argparse.Namespace) -> int:
     try:
         plot_map(found, space.names, out)
     except ValueError as error:  # a file name whose ending is no picture format
-        raise LabError(str(error)) from error
+        raise UserError(str(error)) from error
     if not options.json:
         print(f"wrote {out} (two dimensions hold {100 * found.share:.0f} % of the differences)")
     return 0

@@ -9,8 +9,8 @@ from typing import NoReturn
 
 from labelemb import __version__
 from labelemb.lab.cli import catalogue, export, labels, report, trained, training, translation
-from labelemb.lab.errors import LabError
-from labelemb.lab.interrupts import Interrupted
+from labelemb.support.errors import UserError
+from labelemb.support.interrupts import Interrupted
 
 USER_ERROR = 2
 INTERRUPTED = 130
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = options.run(options)
         sys.stdout.flush()
         return code
-    except LabError as error:
+    except UserError as error:
         return _fail(str(error))
     except Interrupted as stopped:
         return _fail(str(stopped), stopped.exit_code)
@@ -57,7 +57,7 @@ class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line, as all errors of the command are. Its verbs inherit that."""
 
     def error(self, message: str) -> NoReturn:
-        raise LabError(f"{message} (see `{self.prog} --help`)")
+        raise UserError(f"{message} (see `{self.prog} --help`)")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -52,9 +52,9 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from labelemb.lab.evaluation import TextScores
-    from labelemb.lab.inference import TrainedModel
-    from labelemb.lab.table import markdown
+    from labelemb.lab.comparison.tables import markdown
+    from labelemb.lab.tasks.evaluation import TextScores
+    from labelemb.lab.trained.model import TrainedModel
 
     model = TrainedModel(options.run_folder)
     scores = model.evaluate(options.data)
@@ -73,7 +73,7 @@ def _evaluate(options: argparse.Namespace) -> int:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from labelemb.lab.inference import TrainedModel
+    from labelemb.lab.trained.model import TrainedModel
     from labelemb.labelspace.names import in_a_line
 
     for prediction in TrainedModel(options.run_folder).predict(options.files, options.k):

@@ -20,7 +20,7 @@ from labelemb.lab.cli.arguments import (
     seed_number,
     usable_cores,
 )
-from labelemb.lab.errors import LabError
+from labelemb.support.errors import UserError
 
 COMPARE_EXAMPLES = """\
   labelemb compare digits
@@ -72,9 +72,9 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from labelemb.lab.compare import Comparison, compare
-    from labelemb.lab.methods import parse_methods
-    from labelemb.lab.table import render
+    from labelemb.lab.comparison.tables import render
+    from labelemb.lab.jobs.compare import Comparison, compare
+    from labelemb.lab.methods.method import parse_methods
 
     recipe, labels = read_recipe(options), read_labels(options)
     methods = parse_methods(options.methods)
@@ -104,16 +104,16 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    from labelemb.lab.compare import run_folder
-    from labelemb.lab.main_score import describe_scores
-    from labelemb.lab.methods import parse_method
-    from labelemb.lab.progress import RunBar, say
-    from labelemb.lab.train import train_run
+    from labelemb.lab.jobs.compare import run_folder
+    from labelemb.lab.jobs.progress import RunBar, say
+    from labelemb.lab.methods.method import parse_method
+    from labelemb.lab.runs.loop import train_run
+    from labelemb.lab.tasks.main_score import describe_scores
 
     recipe, labels = read_recipe(options), read_labels(options)
     method = parse_method(options.method or ("label-embedding" if labels is None else "reused-labels"))
     if labels is not None and not method.reuses_labels:
-        raise LabError(f"--labels is for the method reused-labels, not {method.name}: leave out --method, or --labels")
+        raise UserError(f"--labels is for the method reused-labels, not {method.name}: leave out --method, or --labels")
     if options.warm_start:
         method = method.warm_started()
     out = options.out or run_folder(RUNS / recipe.name, method.name, options.seed)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from labelemb.lab.cli.arguments import Verbs, add_verb, not_negative, positive
-from labelemb.lab.errors import LabError
+from labelemb.support.errors import UserError
 
 if TYPE_CHECKING:
-    from labelemb.lab.translate import Translated
+    from labelemb.lab.trained.translator import Translated
 
 LARGEST_PENALTY = 10
 """Of a length penalty: 0 to 1 is usual."""
@@ -54,7 +54,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _translate(options: argparse.Namespace) -> int:
-    from labelemb.lab.translate import Translator
+    from labelemb.lab.trained.translator import Translator
 
     translator = Translator(options.run_folder)
     searching = translator.search_options(
@@ -113,6 +113,6 @@ def read_stream(stream: BinaryIO) -> Iterator[str]:
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
-            raise LabError(
+            raise UserError(
                 f"line {number} of the input is not UTF-8 (byte {error.object[error.start]:#04x}): save it as UTF-8"
             ) from error

@@ -1,12 +1,12 @@
 """Data: from files to tensors in memory, checked on the way."""
 
+from labelemb.lab.data.dataset import Dataset, Examples, ImageExamples, TextExamples
 from labelemb.lab.data.describe import describe_data
-from labelemb.lab.data.encode import encode_texts, read_inputs
-from labelemb.lab.data.examples import Dataset, Examples, ImageExamples, TextExamples
 from labelemb.lab.data.fetch import fetch, fetchable_names
-from labelemb.lab.data.load import load_data, load_data_if_any
-from labelemb.lab.data.parallel_text import PairEncoder
-from labelemb.lab.data.sequences import SequenceExamples
+from labelemb.lab.data.inputs import encode_texts, read_inputs
+from labelemb.lab.data.pairs.parallel import PairEncoder
+from labelemb.lab.data.pairs.sequences import SequenceExamples
+from labelemb.lab.data.readers import load_data, load_data_if_any
 
 __all__ = [
     "Dataset",

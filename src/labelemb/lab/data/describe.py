@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from labelemb.lab.data.cifar import LAYOUTS, find_cifar
 from labelemb.lab.data.fetch import SOURCES, fetch_root
-from labelemb.lab.data.find import ENVIRONMENT_VARIABLE, data_roots, find_data
-from labelemb.lab.data.idx import holds_idx
-from labelemb.lab.data.parallel_text import find_text_pairs
-from labelemb.lab.errors import LabError
-from labelemb.lab.recipe import Recipe, load_recipe, recipe_names
+from labelemb.lab.data.files import ENVIRONMENT_VARIABLE, data_roots, find_data
+from labelemb.lab.data.images.cifar import LAYOUTS, find_cifar
+from labelemb.lab.data.images.idx import holds_idx
+from labelemb.lab.data.pairs.parallel import find_text_pairs
+from labelemb.lab.recipes.recipe import Recipe, load_recipe, recipe_names
+from labelemb.support.errors import UserError
 
 FOLDERS = {
     "mnist": ("mnist", "MNIST", "MNIST/raw"),
@@ -42,7 +42,7 @@ def _text_pairs(recipe: Recipe, path: Path | None) -> str:
     """Text pairs have no common source, so they go by the recipe that reads them."""
     try:
         return str(find_text_pairs(recipe.data, path) or "always there (made when needed)")
-    except LabError:
+    except UserError:
         first = f"{recipe.data.train_files[0]}.{recipe.data.source_suffix}"
         return f"not found; put its files ({first}, ...) in a folder {recipe.data.folders[0]}"
 
@@ -57,12 +57,12 @@ def find_published(name: str, path: Path | None = None) -> Path | None:
         return is_named and holds_idx(place, every=True)
 
     if path is not None and not path.exists():
-        raise LabError(f"there is no file or folder {path}")
+        raise UserError(f"there is no file or folder {path}")
     try:
         if name not in LAYOUTS:
             return find_data(path, folders, holds, name)
         place = find_cifar(LAYOUTS[name], folders, path)
         # any archive may be renamed for a training, but here its name has to tell
         return place if place.is_dir() or place.name == LAYOUTS[name].archive else None
-    except LabError:
+    except UserError:
         return None

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from labelemb.lab.data.cifar import CIFAR10, CIFAR100
 from labelemb.lab.data.download import ResumingDownloader
-from labelemb.lab.data.find import ENVIRONMENT_VARIABLE, user_cache
-from labelemb.lab.data.idx import FILES
-from labelemb.lab.errors import LabError
-from labelemb.lab.recipe import nearest_name
+from labelemb.lab.data.files import ENVIRONMENT_VARIABLE, user_cache
+from labelemb.lab.data.images.cifar import CIFAR10, CIFAR100
+from labelemb.lab.data.images.idx import FILES
+from labelemb.lab.recipes.recipe import nearest_name
+from labelemb.support.errors import UserError
 
 # a server to ask in place of the publishers; it has the files of set NAME under NAME/
 MIRROR_VARIABLE = "LABELEMB_MIRROR"
@@ -84,12 +84,12 @@ def fetch(name: str, folder: Path | None = None, *, progress: bool = True) -> Pa
     """
     if name not in SOURCES:
         known = fetchable_names()
-        raise LabError(f"cannot fetch {name!r}{nearest_name(name, known)} (there are {', '.join(known)})")
+        raise UserError(f"cannot fetch {name!r}{nearest_name(name, known)} (there are {', '.join(known)})")
     source = SOURCES[name]
     target = (folder or fetch_root()) / source.folder
     mirror = os.environ.get(MIRROR_VARIABLE)
     if mirror and not mirror.startswith(("http://", "https://")):
-        raise LabError(f"{MIRROR_VARIABLE} is {mirror!r}, but must begin with http:// or https://")
+        raise UserError(f"{MIRROR_VARIABLE} is {mirror!r}, but must begin with http:// or https://")
     addresses = (f"{mirror.rstrip('/')}/{name}/",) if mirror else source.addresses
     for file, checksum in source.files.items():
         _fetch_file(file, checksum, addresses, target, list(source.files), progress)
@@ -113,7 +113,7 @@ def _fetch_file(
             reasons.append(f"{address + file} has not the MD5 sum {checksum}")
         except OSError as error:
             reasons.append(f"{address + file}: {getattr(error, 'reason', error)}")
-    raise LabError(
+    raise UserError(
         f"cannot download {file} ({'; '.join(reasons)}); run again to resume, or put {', '.join(every_file)} "
         f"into {target} yourself"
     )

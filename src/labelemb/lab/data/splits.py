@@ -10,8 +10,8 @@ from typing import Generic, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from labelemb.lab.errors import LabError
-from labelemb.lab.settings import DataSettings
+from labelemb.lab.recipes.settings import DataSettings
+from labelemb.support.errors import UserError
 
 # names that data sets give to the three parts, as folders, files or values of a column
 SPLIT_NAMES = {
@@ -24,7 +24,7 @@ SPLIT_NAMES = {
 def refuse_unknown_parts(place: Path, names: Sequence[str]) -> None:
     """What stands beside a training part and is no other part, such as `eval`, must not be passed over in silence."""
     if names:
-        raise LabError(
+        raise UserError(
             f"{place} has a training part, and beside it {', '.join(names)}: known parts are {', '.join(SPLIT_NAMES)}; "
             "rename or remove it"
         )
@@ -72,7 +72,7 @@ class Splits(Generic[Rows]):
         """With a test part, a development part if the settings ask for one, and the training part limited."""
         for name, size in (("dev_size", settings.dev_size), ("test_size", settings.test_size)):
             if size > 1 and not size.is_integer():
-                raise LabError(f"data.{name} is {size}, but must be a share below 1 or a whole number of examples")
+                raise UserError(f"data.{name} is {size}, but must be a share below 1 or a whole number of examples")
         dev_size = settings.dev_size if self.dev is None else 0.0
         test_size = settings.test_size if self.test is None else 0.0
         train, dev, test = self.train, self.dev, self.test
@@ -85,7 +85,7 @@ class Splits(Generic[Rows]):
             dev = drawn_dev if dev_size else dev
             test = drawn_test if test_size else test
         if test is None:
-            raise LabError(f"{self.source} has no test examples: set data.test_size, for example to 0.1")
+            raise UserError(f"{self.source} has no test examples: set data.test_size, for example to 0.1")
         if settings.max_per_label:
             train = train.select(keep_per_label(train.targets, settings.max_per_label))
         _check_labels(train.targets, test.targets, self.label_names, self.source)
@@ -97,7 +97,7 @@ class Splits(Generic[Rows]):
         if count == 0:
             return self.train, self.dev
         if count >= total:
-            raise LabError(
+            raise UserError(
                 f"{self.source} has {total} training examples, data.dev_size = {count} leaves none to train on"
             )
         return self.train.select(torch.arange(count, total)), self.train.select(torch.arange(count))
@@ -116,13 +116,13 @@ class CompleteSplits(Generic[Rows]):
 
 def _check_labels(train: Tensor, test: Tensor, names: list[str], source: str) -> None:
     if len(train.unique()) < 2:
-        raise LabError(f"{source} has training examples of one label only: two are needed to tell labels apart")
+        raise UserError(f"{source} has training examples of one label only: two are needed to tell labels apart")
     for part, targets in (("training", train), ("test", test)):
         counts = torch.bincount(targets, minlength=len(names)).tolist()
         missing = [name for name, count in zip(names, counts, strict=True) if count == 0]
         if missing:
             others = f" and {len(missing) - 1} more have" if len(missing) > 1 else " has"
-            raise LabError(f"{source}: label {missing[0]!r}{others} no {part} example, every label needs at least one")
+            raise UserError(f"{source}: label {missing[0]!r}{others} no {part} example, every label needs at least one")
 
 
 def random_split(
@@ -137,7 +137,7 @@ def random_split(
     short = torch.nonzero((counts > 0) & (counts - dev - test < 1)).flatten()
     if len(short):
         label = int(short[0])
-        raise LabError(
+        raise UserError(
             f"{source}: label {label_names[label]!r} has {int(counts[label])} examples, a split takes "
             f"{int(dev[label])} for development and {int(test[label])} for testing: add examples, "
             "or change data.dev_size and data.test_size"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labelemb.lab.data.find import read_bytes
+from labelemb.lab.data.files import read_bytes
 from labelemb.lab.data.splits import SPLIT_NAMES
-from labelemb.lab.errors import LabError
+from labelemb.support.errors import UserError
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json")
 LONGEST_FIELD = 2**31 - 1
@@ -39,7 +39,7 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         # the error counts in its own bytes: without the byte order mark
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise LabError(
+        raise UserError(
             f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x}); save the file as UTF-8"
         ) from error
 
@@ -50,7 +50,7 @@ def read_rows(path: Path, required: tuple[str, ...]) -> list[Row]:
     readers = {".csv": _read_csv, ".tsv": _read_tsv, ".jsonl": _read_jsonl}
     rows = list(readers[table_suffix(path)](path, text, required))
     if not rows:
-        raise LabError(f"{path} has no rows")
+        raise UserError(f"{path} has no rows")
     return rows
 
 
@@ -63,11 +63,11 @@ def read_json_parts(path: Path, text_column: str, label_column: str) -> dict[str
     try:
         document = json.loads(read_text(path))
     except json.JSONDecodeError as error:
-        raise LabError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
+        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
     except (ValueError, RecursionError) as error:
-        raise LabError(f"{path}: {_beyond_python(error)}") from error
+        raise UserError(f"{path}: {_beyond_python(error)}") from error
     if not isinstance(document, dict) or "train" not in document:
-        raise LabError(
+        raise UserError(
             f'{path}: expected an object with "train" (and "val", "test"); one object per line is a .jsonl file'
         )
     parts: dict[str, list[Row]] = {}
@@ -76,7 +76,7 @@ def read_json_parts(path: Path, text_column: str, label_column: str) -> dict[str
         if part is None:
             continue
         if not isinstance(entries, list):
-            raise LabError(f"{path}: {name!r} must be a list of [text, label]")
+            raise UserError(f"{path}: {name!r} must be a list of [text, label]")
         rows = parts.setdefault(part, [])
         for number, entry in enumerate(entries, start=1):
             where = f"{path}, {name} entry {number}"
@@ -90,7 +90,7 @@ def _read_csv(path: Path, text: str, required: tuple[str, ...]) -> Iterator[Row]
     header = text.partition("\n")[0]
     for sign, name in ((";", "semicolons"), ("\t", "tabs")):
         if sign in header and "," not in header:
-            raise LabError(f"{path}: its columns are separated by {name}: save it with commas, or as .tsv with tabs")
+            raise UserError(f"{path}: its columns are separated by {name}: save it with commas, or as .tsv with tabs")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
     return _delimited(path, reader, required)
 
@@ -108,19 +108,19 @@ def _delimited(path: Path, reader: Any, required: tuple[str, ...]) -> Iterator[R
         _check_columns(str(path), header, required)
         for column in required:
             if header.count(column) > 1:
-                raise LabError(f"{path}: {header.count(column)} columns have the name {column!r}: rename all but one")
+                raise UserError(f"{path}: {header.count(column)} columns have the name {column!r}: rename all but one")
         for values in reader:
             if not values:
                 continue
             where = f"{path}, line {reader.line_num}"
             if len(values) != len(header):
                 size = "short" if len(values) < len(header) else "long"
-                raise LabError(
+                raise UserError(
                     f"{where}: {size} row, {len(values)} values for the {len(header)} columns {', '.join(header)}"
                 )
             yield Row(where, dict(zip(header, values, strict=True)))
     except csv.Error as error:
-        raise LabError(f"{path}, line {reader.line_num}: {error}") from error
+        raise UserError(f"{path}, line {reader.line_num}: {error}") from error
 
 
 def _read_jsonl(path: Path, text: str, required: tuple[str, ...]) -> Iterator[Row]:
@@ -131,9 +131,9 @@ def _read_jsonl(path: Path, text: str, required: tuple[str, ...]) -> Iterator[Ro
         try:
             entry = json.loads(line)
         except json.JSONDecodeError as error:
-            raise LabError(f"{where}: not JSON ({error.msg})") from error
+            raise UserError(f"{where}: not JSON ({error.msg})") from error
         except (ValueError, RecursionError) as error:
-            raise LabError(f"{where}: {_beyond_python(error)}") from error
+            raise UserError(f"{where}: {_beyond_python(error)}") from error
         yield _object_row(where, entry, required)
 
 
@@ -144,14 +144,16 @@ def _beyond_python(error: ValueError | RecursionError) -> str:
 
 def _object_row(where: str, entry: Any, required: tuple[str, ...]) -> Row:
     if not isinstance(entry, dict):
-        raise LabError(f"{where}: expected an object with the keys {', '.join(required)}")
+        raise UserError(f"{where}: expected an object with the keys {', '.join(required)}")
     _check_columns(where, list(entry), required)
     values = {key: "" if value is None else str(value) for key, value in entry.items()}
     for key in required:
         if isinstance(entry[key], list | dict):
-            raise LabError(f"{where}: {key!r} is a {type(entry[key]).__name__}, but must be one text or number")
+            raise UserError(f"{where}: {key!r} is a {type(entry[key]).__name__}, but must be one text or number")
         if any("\ud800" <= sign <= "\udfff" for sign in values[key]):
-            raise LabError(f"{where}: {key!r} has half of a surrogate pair (\\ud800 to \\udfff), which is no character")
+            raise UserError(
+                f"{where}: {key!r} has half of a surrogate pair (\\ud800 to \\udfff), which is no character"
+            )
     return Row(where, values)
 
 
@@ -159,7 +161,7 @@ def _check_columns(where: str, columns: list[str], required: tuple[str, ...]) ->
     for column in required:
         if column not in columns:
             there = ", ".join(columns) or "none"
-            raise LabError(
+            raise UserError(
                 f"{where}: no column {column!r} (columns there: {there}); "
                 "name yours in data.text_column, data.label_column and data.split_column"
             )

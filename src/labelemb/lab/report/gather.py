@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from labelemb import __version__
-from labelemb.lab.errors import LabError
-from labelemb.lab.example_pictures import FILE, read_examples
-from labelemb.lab.files import read_object
-from labelemb.lab.main_score import ERROR, MainScore, main_score, main_score_of
-from labelemb.lab.report.headline import headline
-from labelemb.lab.report.spaces import gather_spaces
-from labelemb.lab.runfolder import RunFolder
-from labelemb.lab.summary import BASELINE, find_runs, summarise
-from labelemb.lab.table import legend, tables
+from labelemb.lab.comparison.summary import BASELINE, find_runs, summarise
+from labelemb.lab.comparison.tables import legend, tables
+from labelemb.lab.report.cards import headline
+from labelemb.lab.report.labels import gather_spaces
+from labelemb.lab.runs.example_pictures import FILE, read_examples
+from labelemb.lab.runs.folder import RunFolder
+from labelemb.lab.tasks.main_score import ERROR, MainScore, main_score, main_score_of
+from labelemb.support.errors import UserError
+from labelemb.support.files import read_object
 
 Result = dict[str, Any]
 ABOUT = ("command", "epochs", "examples", "parameters", "machine", "versions")
@@ -51,11 +51,11 @@ def gather(folder: Path) -> dict[str, Any]:
 def _runs(folder: Path) -> list[RunFolder]:
     """The run in the folder itself, or the runs of a comparison below it; none where a comparison has just begun."""
     if not folder.is_dir():
-        raise LabError(f"there is no folder {folder}")
+        raise UserError(f"there is no folder {folder}")
     alone = RunFolder(folder)
     runs = [alone] if alone.has_begun else [run for run in find_runs(folder) if run.has_begun]
     if not runs and not alone.recipe_file.exists():
-        raise LabError(
+        raise UserError(
             f"{folder} holds no run and no comparison (no run.json or result.json in it or in METHOD/seed-N)"
         )
     return runs
@@ -132,7 +132,7 @@ def _unfinished(run: RunFolder, main: MainScore) -> dict[str, Any]:
     identity = run.about()
     try:
         records = run.records() if run.metrics_file.exists() else []
-    except LabError:  # its last line may be half written at this moment
+    except UserError:  # its last line may be half written at this moment
         records = []
     return {
         "method": identity["method"],
@@ -161,7 +161,7 @@ def _confusion(runs: Sequence[RunFolder], notes: list[str]) -> dict[str, Any] | 
         try:
             if file.exists():
                 tables.append(read_object(file, ("labels", "examples", "wrong")))
-        except LabError as error:
+        except UserError as error:
             notes.append(f"The confusions of a run are left out: {error}")
     tables = [table for table in tables if table["labels"] == tables[0]["labels"]]
     if not tables:
@@ -185,7 +185,7 @@ def _pictures(runs: Sequence[RunFolder], notes: list[str]) -> dict[str, Any] | N
         return None
     try:
         sheet = read_examples(file)
-    except LabError as error:
+    except UserError as error:
         notes.append(f"Example pictures are left out: {error}")
         return None
     return {**sheet, "png": base64.b64encode(sheet["png"]).decode()}

@@ -5,9 +5,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from labelemb.lab.errors import LabError
-from labelemb.lab.files import write_text
 from labelemb.lab.report.gather import gather
+from labelemb.support.errors import UserError
+from labelemb.support.files import write_text
 
 SCRIPTS = (
     "base.js",
@@ -30,13 +30,13 @@ SCRIPTS = (
 def write_report(folder: Path, out: Path | None = None) -> Path:
     """Write the page of a run or a comparison (report.html in its folder); gives the file.
 
-    Where no run is finished, the page shows what there is, and then a `LabError` says what is missing.
+    Where no run is finished, the page shows what there is, and then a `UserError` says what is missing.
     """
     data = gather(folder)
     path = out or folder / "report.html"
     write_text(path, page(data))
     if not data["methods"]:
-        raise LabError(f"{folder} has no finished run: {path} shows what there is")
+        raise UserError(f"{folder} has no finished run: {path} shows what there is")
     return path
 
 

@@ -1,0 +1,9 @@
+"""Where soft targets come from: label embeddings, all with one interface."""
+
+from labelemb.embeddings.base import LabelEmbedding
+from labelemb.embeddings.compressed import CompressedEmbedding
+from labelemb.embeddings.dense import DenseEmbedding
+from labelemb.embeddings.fixed import FixedEmbedding
+from labelemb.embeddings.running import RunningEmbedding
+
+__all__ = ["CompressedEmbedding", "DenseEmbedding", "FixedEmbedding", "LabelEmbedding", "RunningEmbedding"]

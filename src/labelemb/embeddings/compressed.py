@@ -1,0 +1,56 @@
+"""`CompressedEmbedding`: ReLU(A_y B), section 2.2 of the paper."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from labelemb.embeddings.base import LabelEmbedding
+from labelemb.embeddings.row_formulas import compressed_rows
+from labelemb.labelspace import LabelSpace
+
+
+class CompressedEmbedding(LabelEmbedding):
+    """e = ReLU(A_y B): m x rank plus rank x m numbers in place of m x m. `bias=True` adds the authors' bias in it."""
+
+    def __init__(self, num_labels: int, rank: int, bias: bool = False) -> None:
+        super().__init__(num_labels)
+        if rank < 1:
+            raise ValueError(f"rank is {rank}, but must be 1 or more")
+        self.rank = rank
+        self.A = nn.Parameter(torch.randn(num_labels, rank))
+        bound = 1 / math.sqrt(rank)
+        self.B = nn.Parameter(torch.empty(rank, num_labels).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(num_labels).uniform_(-bound, bound)) if bias else None
+
+    @classmethod
+    def from_space(cls, space: LabelSpace) -> CompressedEmbedding:
+        """A trainable embedding that starts where another training of a compressed one ended."""
+        factors = space.form.tensors()
+        if space.rank is None:
+            raise ValueError(f"the label space is stored as {space.form.storage}, but must be factors A and B")
+        with torch.random.fork_rng(devices=[]):  # what it draws is overwritten: other layers shall not notice
+            embedding = cls(space.num_labels, space.rank, bias="bias" in factors)
+        embedding.load_state_dict(factors)
+        return embedding
+
+    def rows(self, labels: Tensor) -> Tensor:
+        return compressed_rows(labels, self.A, self.B, self.bias)
+
+    def add_row_gradients(self, labels: Tensor, rows: Tensor, gradient: Tensor, buffers: Sequence[Tensor]) -> None:
+        gradient.mul_(rows > 0)
+        compressed = F.embedding(labels, self.A.detach()).to(gradient.dtype)
+        buffers[0].index_add_(0, labels, gradient @ self.B.detach().to(gradient.dtype).T)
+        buffers[1].addmm_(compressed.T, gradient)
+        if self.bias is not None:
+            buffers[2].add_(gradient.sum(0))
+
+    def to_space(self, names: Sequence[str] | None, counts: Tensor, objective: dict[str, object]) -> LabelSpace:
+        return LabelSpace.from_factors(self.A, self.B, self.bias, names, counts=counts, objective=objective)
+
+    def extra_repr(self) -> str:
+        return f"num_labels={self.num_labels}, rank={self.rank}, bias={self.bias is not None}"

@@ -1,0 +1,46 @@
+"""`DenseEmbedding`: E, an m x m matrix of logits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from labelemb.embeddings.base import LabelEmbedding
+from labelemb.embeddings.row_formulas import dense_rows
+from labelemb.labelspace import LabelSpace
+
+DENSE_LIMIT_BYTES = 2 * 1024**3
+
+
+class DenseEmbedding(LabelEmbedding):
+    """E: an m x m matrix of logits, identity_scale times the identity at the start."""
+
+    def __init__(self, num_labels: int, identity_scale: float = 1.0) -> None:
+        super().__init__(num_labels)
+        size = 4 * num_labels**2
+        if size > DENSE_LIMIT_BYTES:
+            raise ValueError(
+                f"a dense embedding of {num_labels} labels needs {size / 1024**3:.1f} GB (the limit is 2 GB): "
+                f"pass rank= (100, say) for a compressed one"
+            )
+        self.identity_scale = identity_scale
+        self.weight = nn.Parameter(torch.eye(num_labels) * identity_scale)
+
+    @classmethod
+    def from_space(cls, space: LabelSpace) -> DenseEmbedding:
+        """A trainable embedding that starts where another training ended."""
+        embedding = cls(space.num_labels)
+        with torch.no_grad():
+            embedding.weight.copy_(space.matrix(kind="logit"))
+        return embedding
+
+    def rows(self, labels: Tensor) -> Tensor:
+        return dense_rows(labels, self.weight)
+
+    def add_row_gradients(self, labels: Tensor, rows: Tensor, gradient: Tensor, buffers: Sequence[Tensor]) -> None:
+        buffers[0].index_add_(0, labels, gradient.to(buffers[0].dtype))
+
+    def to_space(self, names: Sequence[str] | None, counts: Tensor, objective: dict[str, object]) -> LabelSpace:
+        return LabelSpace.from_matrix(self.weight, names, kind="logit", counts=counts, objective=objective)

@@ -1,0 +1,160 @@
+"""One temperature that makes probabilities mean what they say.
+
+The cross entropy is convex in the inverse temperature b, with the slope E_p[z] - aimed for p = softmax(b z), where
+`aimed` is the mean logit of a row's target. Logits are taken relative to the row's largest, which changes nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from labelemb.losses.batch import checked_labels
+from labelemb.losses.terms import widened
+
+LOWEST, HIGHEST = 1e-3, 1e3
+"""Inverse temperatures are searched in this range."""
+
+Moments = Callable[[float], tuple[float, float]]
+
+
+@torch.no_grad()
+def fit_temperature(logits: Tensor, targets: Tensor, *, ignore_index: int = -100) -> float:
+    """The temperature T for which softmax(logits / T) has the lowest cross entropy with the targets.
+
+    logits (..., labels); targets integer labels (...). Divide logits by T before the softmax. Where all targets have
+    the largest logit, no temperature would be low enough: one row more is then counted in, in which another label is
+    right.
+    """
+    if logits.shape[:-1] != targets.shape or targets.is_floating_point():
+        raise ValueError(
+            f"logits have shape {tuple(logits.shape)} and targets {tuple(targets.shape)} ({targets.dtype}), but "
+            f"(..., labels) and integer (...) are needed"
+        )
+    labels, valid = checked_labels(targets, logits.shape[-1], ignore_index)
+    logits, targets = logits[valid], labels[valid]
+    if not len(targets):
+        raise ValueError("there is no valid target to fit a temperature to")
+    return weighted_temperature(logits, logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1))
+
+
+@torch.no_grad()
+def weighted_temperature(logits: Tensor, aimed: Tensor, weights: Tensor | None = None) -> float:
+    """The temperature with the lowest cross entropy of rows (rows, labels) that may have weights (rows,).
+
+    `aimed` (rows,) is the mean logit of a row's target: that of the label, or of a distribution over the labels. A
+    weight counts as so many rows.
+    """
+    relative, best = _relative(logits)
+    weights = relative.new_ones(len(relative)) if weights is None else weights.to(relative)
+    goal = _Goal.of(relative, aimed.to(best) - best, weights).logit_sum()
+
+    def slope_and_curvature(inverse: float) -> tuple[float, float]:
+        mean, variance = _logit_moments(relative, inverse, weights)
+        return mean - goal, variance
+
+    return 1 / _minimise(slope_and_curvature)
+
+
+@torch.no_grad()
+def agreeing_temperature(
+    hidden_batches: Iterable[Tensor], predict: Callable[[Tensor], Tensor], observe: Callable[[Tensor], Tensor]
+) -> float:
+    """The temperature for which softmax(predict(h) / T) has the lowest cross entropy with softmax(observe(h))."""
+    batches = [hidden.reshape(-1, hidden.shape[-1]) for hidden in hidden_batches]
+    if not any(len(hidden) for hidden in batches):
+        raise ValueError("there is no hidden state to calibrate on")
+
+    def parts() -> Iterator[tuple[Tensor, Tensor]]:
+        for hidden in batches:
+            for part in hidden.split(512):  # bounds the memory for many labels
+                yield part, _relative(predict(part))[0]
+
+    goal = _Goal()
+    for part, logits in parts():
+        aimed = (widened(observe(part)).double().softmax(-1) * logits).sum(-1)
+        goal += _Goal.of(logits, aimed, torch.ones_like(aimed))
+    aimed_sum = goal.logit_sum()
+
+    def slope_and_curvature(inverse: float) -> tuple[float, float]:
+        moments = [_logit_moments(logits, inverse) for _, logits in parts()]
+        return sum(mean for mean, _ in moments) - aimed_sum, sum(variance for _, variance in moments)
+
+    return 1 / _minimise(slope_and_curvature)
+
+
+@dataclass(frozen=True)
+class _Goal:
+    """What targets ask of the logits, relative to the largest of each row and summed over weighted rows."""
+
+    aimed: float = 0.0
+    others: float = 0.0
+    """Mean logits of the labels that are not the target."""
+    weight: float = 0.0
+    always_best: bool = True
+    """Whether every target has the largest logit of its row."""
+
+    @classmethod
+    def of(cls, logits: Tensor, aimed: Tensor, weights: Tensor) -> _Goal:
+        others = (logits.sum(-1) - aimed) / max(1, logits.shape[-1] - 1)
+        always_best = bool(((aimed >= 0) | (weights == 0)).all())
+        return cls(float(weights @ aimed), float(weights @ others), float(weights.sum()), always_best)
+
+    def __add__(self, more: _Goal) -> _Goal:
+        return _Goal(
+            self.aimed + more.aimed,
+            self.others + more.others,
+            self.weight + more.weight,
+            self.always_best and more.always_best,
+        )
+
+    def logit_sum(self) -> float:
+        """The sum that the mean logits of the prediction are to reach.
+
+        Where every target has the largest logit, the likelihood would rise without end as the temperature falls: one
+        row more, in which another label is right, is then counted in.
+        """
+        if not self.always_best:
+            return self.aimed
+        doubt = 1 / (self.weight + 1)
+        return (1 - doubt) * self.aimed + doubt * self.others
+
+
+def _relative(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits minus the largest of their row, and that largest (rows,), in float64."""
+    logits = widened(logits).double()
+    best = logits.amax(-1)
+    return logits - best.unsqueeze(-1), best
+
+
+def _logit_moments(logits: Tensor, inverse: float, weights: Tensor | None = None) -> tuple[float, float]:
+    """Mean and variance of the logits under softmax(inverse * logits), summed over the rows times their weights."""
+    p = (inverse * logits).softmax(-1)
+    mean = (p * logits).sum(-1)
+    variance = (p * (logits - mean.unsqueeze(-1)) ** 2).sum(-1)
+    moments = torch.stack([mean, variance])
+    mean_sum, variance_sum = (moments.sum(-1) if weights is None else moments @ weights).tolist()
+    return mean_sum, variance_sum
+
+
+def _minimise(slope_and_curvature: Moments) -> float:
+    """Newton on a convex function of the inverse temperature, kept inside a bracket that shrinks."""
+    low, high, inverse = LOWEST, HIGHEST, 1.0
+    for _ in range(100):
+        slope, curvature = slope_and_curvature(inverse)
+        if not math.isfinite(slope):
+            raise ValueError("the logits are not finite, so that no temperature fits them")
+        if slope == curvature == 0 and inverse == 1:  # all logits are equal: every temperature does
+            return inverse
+        low, high = (low, inverse) if slope > 0 else (inverse, high)
+        proposal = inverse - slope / curvature if curvature > 0 else math.nan
+        if not low < proposal < high:
+            proposal = math.sqrt(low * high)
+        if abs(proposal - inverse) <= 1e-9 * inverse:
+            return proposal
+        inverse = proposal
+    return inverse

@@ -1,0 +1,56 @@
+"""`LogitHead`: the base of heads whose loss needs the predictor's logits only."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from labelemb.heads.base import Head, HeadOutput, count_correct
+from labelemb.losses.batch import Batch
+from labelemb.losses.terms import LossTerms, widened
+
+
+class LogitHead(Head):
+    """A head whose loss needs the predictor's logits only. A subclass gives the hard and the soft part of each row."""
+
+    hard_weight = 1.0
+    soft_weight = 0.0
+
+    def _training_output(self, batch: Batch) -> HeadOutput:
+        logits = self.logits(batch.hidden)
+        wide = batch.harmless(widened(logits))
+        hard, soft, loss = self._rows(wide, batch)
+        if batch.reduction == "none":
+            zero = torch.zeros_like(hard)
+            terms = LossTerms(*(batch.rowwise(term) for term in (hard, soft, zero, zero, zero)))
+            loss = batch.rowwise(loss)
+        else:
+            total = batch.divisor
+            loss = loss.sum() / total
+            zero = loss.new_zeros(())
+            terms = LossTerms(hard.detach().sum() / total, soft.detach().sum() / total, zero, zero, zero)
+        correct = count_correct(logits, batch)
+        if self.training:
+            self._learn(wide.detach(), batch)
+        return HeadOutput(loss, terms, batch.rowwise(logits), correct, None)
+
+    def _rows(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """The unweighted hard and soft part of each row and its loss, each times the row's weight; all (rows,)."""
+        hard = hard_rows(logits, batch)
+        soft = self._soft_rows(logits, batch)
+        return hard, soft, self.hard_weight * hard + self.soft_weight * soft
+
+    def _soft_rows(self, logits: Tensor, batch: Batch) -> Tensor:
+        raise NotImplementedError
+
+    def _learn(self, logits: Tensor, batch: Batch) -> None:
+        """Take what the head learns from a training call beside its gradients."""
+
+
+def hard_rows(logits: Tensor, batch: Batch) -> Tensor:
+    """The cross entropy of each row with its target, times the row's weight."""
+    if batch.labels is not None:
+        return batch.weights * F.cross_entropy(logits, batch.labels, reduction="none")
+    assert batch.soft_targets is not None
+    return -(batch.soft_targets * F.log_softmax(logits, dim=-1)).sum(-1)

@@ -1,0 +1,118 @@
+"""`OnlineSmoothingHead`: online label smoothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from labelemb.heads.logit_head import LogitHead
+from labelemb.labelspace import LabelSpace
+from labelemb.losses.batch import Batch
+from labelemb.losses.objective import Objective
+from labelemb.losses.terms import target_shares
+from labelemb.support.tensors import kept_wide, sum_over_processes
+
+
+class OnlineSmoothingHead(LogitHead):
+    """Online label smoothing (Zhang et al. 2021): soft targets are last epoch's mean predictions of each label.
+
+    The loss is hard_weight H(y, z1') + soft_weight H(S_y, z1'). S_y is the mean of z1' over the rows of label y that
+    were predicted right during the previous epoch; a label without such rows keeps the even distribution. The
+    first epoch is trained with label smoothing of `first_smoothing`.
+
+    Arguments:
+        rows_per_epoch: rows after which the matrix is renewed.
+        mass_floor: with it, soft_weight is only the most that the soft part weighs: the true label keeps a rising
+            share of the target, as in `Objective.mass_floor` (the call then needs progress=).
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_labels: int,
+        *,
+        rows_per_epoch: int,
+        hard_weight: float = 0.5,
+        soft_weight: float = 0.5,
+        first_smoothing: float = 0.1,
+        mass_floor: float = 0.0,
+        bias: bool = True,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+    ) -> None:
+        super().__init__(in_features, num_labels, bias=bias, weight=weight, ignore_index=ignore_index)
+        if rows_per_epoch < 1:
+            raise ValueError(f"rows_per_epoch is {rows_per_epoch}, but must be 1 or more")
+        if not 0 <= first_smoothing <= 1:
+            raise ValueError(f"first_smoothing is {first_smoothing}, but must be in [0, 1]")
+        self.rows_per_epoch, self.first_smoothing = rows_per_epoch, first_smoothing
+        self.mixing = Objective(hard_weight=hard_weight, soft_weight=soft_weight, mass_floor=mass_floor)
+        self.targets: Tensor
+        self.register_buffer("targets", torch.full((num_labels, num_labels), 1 / num_labels))
+        self.sums: Tensor
+        self.register_buffer("sums", torch.zeros(num_labels, num_labels))
+        self.counts: Tensor
+        self.register_buffer("counts", torch.zeros(num_labels, dtype=torch.long))
+        self.seen_rows: Tensor
+        self.register_buffer("seen_rows", torch.zeros((), dtype=torch.long))
+        self.first_epoch: Tensor
+        self.register_buffer("first_epoch", torch.ones((), dtype=torch.bool))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        with kept_wide(self, ("targets", "sums")):
+            super()._apply(fn, recurse)
+        return self
+
+    def _rows(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        log_p = F.log_softmax(logits, dim=-1)
+        if self.mixing.mass_floor > 0 and batch.progress is None and self.training:
+            raise ValueError("a mass floor rises with the training: pass progress= in [0, 1]")
+        progress = 1.0 if batch.progress is None else batch.progress
+        targets = self.targets.to(log_p.dtype, copy=True)  # renewed in place before backward() runs
+        hard_share, soft_share = target_shares(targets.diagonal(), self.mixing, True, progress)
+        smoothing = torch.full_like(targets.diagonal(), self.first_smoothing)
+        soft_share = torch.where(self.first_epoch, smoothing, soft_share)  # (labels,)
+        hard_share = torch.where(self.first_epoch, 1 - smoothing, hard_share)
+        if batch.labels is not None:
+            hard = batch.weights * -log_p.gather(1, batch.labels.unsqueeze(1)).squeeze(1)
+            soft = batch.weights * -(targets[batch.labels] * log_p).sum(-1)
+            return hard, soft, hard_share[batch.labels] * hard + soft_share[batch.labels] * soft
+        assert batch.soft_targets is not None
+        hard = batch.soft_targets * -log_p  # (rows, labels)
+        soft = batch.soft_targets * -(log_p @ targets.T)
+        return hard.sum(-1), soft.sum(-1), (hard_share * hard + soft_share * soft).sum(-1)
+
+    @torch.no_grad()
+    def _learn(self, logits: Tensor, batch: Batch) -> None:
+        labels = logits.argmax(-1)  # rows that are right are rows of the predicted label
+        if batch.labels is not None:
+            right = (labels == batch.labels) & batch.valid
+        else:
+            assert batch.unweighted_targets is not None
+            right = (labels == batch.unweighted_targets.argmax(-1)) & batch.valid
+        gate = right.to(self.sums.dtype)
+        seen = torch.nan_to_num(logits.softmax(-1)).to(self.sums.dtype) * gate.unsqueeze(1)
+        sums = torch.zeros_like(self.sums).index_add_(0, labels, seen)
+        counts = torch.zeros_like(self.counts).index_add_(0, labels, right.long())
+        self.sums.add_(sum_over_processes(sums))
+        self.counts.add_(sum_over_processes(counts))
+        self.seen_rows.add_(sum_over_processes(batch.valid.sum()))
+        ended = self.seen_rows >= self.rows_per_epoch
+        known = (self.counts > 0).unsqueeze(1)
+        means = torch.where(known, self.sums / self.counts.clamp_min(1).unsqueeze(1), 1 / self.num_labels)
+        self.targets.copy_(torch.where(ended, means, self.targets))
+        self.sums.mul_(~ended)
+        self.counts.mul_(~ended)
+        self.seen_rows.mul_(~ended)
+        self.first_epoch.logical_and_(~ended)
+
+    def label_space(self, names: Sequence[str] | None = None) -> LabelSpace:
+        """The matrix of the last full epoch."""
+        return LabelSpace.from_matrix(self.targets, names, kind="probability")
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, rows_per_epoch={self.rows_per_epoch}"

@@ -1,0 +1,293 @@
+"""`ShardedLabelEmbeddingHead`: a head whose labels are split over processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+
+from labelemb.embeddings.compressed import CompressedEmbedding
+from labelemb.heads import LabelEmbeddingHead
+from labelemb.heads.base import TrainingTerms
+from labelemb.heads.sharded.initial import initial_rows, normal, seeds, uniform
+from labelemb.heads.sharded.shard import LabelShard
+from labelemb.heads.sharded.sweep import ShardedSweep
+from labelemb.labelspace import LabelSpace
+from labelemb.losses.batch import Batch, checked_labels, checked_weight
+from labelemb.losses.chunked.fused import parameters_of, run_fused
+from labelemb.losses.chunked.sweep import rows_in_chunk
+from labelemb.losses.objective import Objective
+from labelemb.losses.terms import widened
+
+LABEL_AXIS = {"embedding.B": 1}
+"""Which dimension of a parameter or buffer is the labels, where it is not the first."""
+
+
+class TopLabels(NamedTuple):
+    """The most probable labels of each row, best first; both (..., k)."""
+
+    log_probabilities: Tensor
+    labels: Tensor
+
+
+class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
+    """A `LabelEmbeddingHead` with a compressed embedding for label sets that do not fit one process.
+
+    Every process of the mesh holds ceil(labels / processes) rows of predictor, observer and A and as many columns of B,
+    as DTensors, so that optimisers and checkpoints know them. All processes call the head together, with the same
+    rows (`gather_rows` brings rows of several processes together). Loss, terms and counts are the same everywhere,
+    and the gradient of `hidden` is whole.
+
+    Arguments, beside those of `LabelEmbeddingHead`:
+        mesh: a DeviceMesh of one dimension, over which the labels are split.
+        rank: of the compressed embedding; a dense one is not offered.
+        embedding_bias: whether the embedding has the bias of the authors' text code.
+
+    Initial values come from torch's global generator in the first process, and are the same for any number of them.
+    """
+
+    shard: LabelShard
+    embedding: CompressedEmbedding
+
+    def __init__(
+        self,
+        in_features: int,
+        num_labels: int,
+        *,
+        mesh: DeviceMesh,
+        rank: int,
+        bias: bool = True,
+        embedding_bias: bool = False,
+        objective: Objective = Objective(),  # noqa: B008  frozen
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        total_steps: int | None = None,
+    ) -> None:
+        shard = LabelShard(mesh, num_labels)
+        with torch.device("meta"):
+            super().__init__(
+                in_features,
+                num_labels,
+                bias=bias,
+                objective=objective,
+                embedding=CompressedEmbedding(num_labels, rank, bias=embedding_bias),
+                ignore_index=ignore_index,
+                impl="chunked",
+                total_steps=total_steps,
+            )
+        self.shard = shard
+        self._draw_parameters()
+        device = mesh.device_type
+        self.temperature = torch.ones((), device=device)
+        self.updates = None if self.updates is None else torch.zeros((), dtype=torch.long, device=device)
+        self.counts = shard.wrap(torch.zeros(shard.width, dtype=torch.long, device=device))
+        if weight is not None:
+            self.weight = shard.cut(checked_weight(weight, num_labels))
+        self.register_load_state_dict_pre_hook(_cut_whole_tensors)
+
+    @classmethod
+    def from_head(cls, head: LabelEmbeddingHead, mesh: DeviceMesh) -> Self:
+        """Each process's part of a head that all of them have; parameters and counters are copied."""
+        embedding = head.embedding
+        if not isinstance(embedding, CompressedEmbedding):
+            raise ValueError(
+                f"the head has a {type(embedding).__name__}, but only a compressed one can be split: make it with rank="
+            )
+        sharded = cls(
+            head.in_features,
+            head.num_labels,
+            mesh=mesh,
+            rank=embedding.rank,
+            bias=head.predictor.bias is not None,
+            embedding_bias=embedding.bias is not None,
+            objective=head.objective,
+            weight=head.weight,
+            ignore_index=head.ignore_index,
+            total_steps=head.total_steps,
+        )
+        sharded.to(head.predictor.weight.dtype)
+        sharded.load_state_dict(head.state_dict())
+        return sharded.train(head.training)
+
+    @classmethod
+    def from_linear(cls, layer: nn.Linear, **options: Any) -> Self:
+        raise ValueError(
+            "a layer with all labels is split by way of a head: "
+            "from_head(LabelEmbeddingHead.from_linear(layer, rank=...), mesh)"
+        )
+
+    @torch.no_grad()
+    def unsharded(self) -> LabelEmbeddingHead | None:
+        """The head with all labels in the CPU memory of the first process, and None in the others. All call it."""
+        state = {
+            name: self.shard.on_first(value) if isinstance(value, DTensor) else value
+            for name, value in self.state_dict().items()
+        }
+        if self.shard.rank > 0:
+            return None
+        with torch.random.fork_rng(devices=[]):  # what it draws is overwritten
+            head = LabelEmbeddingHead(
+                self.in_features,
+                self.num_labels,
+                bias=self.predictor.bias is not None,
+                objective=self.objective,
+                embedding=CompressedEmbedding(self.num_labels, self.embedding.rank, self.embedding.bias is not None),
+                weight=state.get("weight"),
+                ignore_index=self.ignore_index,
+                total_steps=self.total_steps,
+            )
+        head.to(self.predictor.weight.dtype).load_state_dict(state)
+        return head.train(self.training)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        targets: Tensor | None = None,
+        *,
+        sample_weight: Tensor | None = None,
+        num_items: int | float | Tensor | None = None,
+        step: int | None = None,
+        progress: float | None = None,
+        observed_hidden: Tensor | None = None,
+        reduction: Literal["mean", "none"] = "mean",
+    ) -> Any:
+        """Logits as a DTensor split over the labels, or with integer targets a `HeadOutput`; see `Head.forward`."""
+        if targets is not None and targets.is_floating_point():
+            raise ValueError(
+                "soft targets are rows of all labels, which no process holds here: pass integer labels; "
+                "a mixture of two labels is the mixture of the losses of two calls"
+            )
+        if targets is not None and reduction == "none":
+            raise ValueError(
+                'reduction="none" needs all labels of a row, which no process holds here: call unsharded() and use the '
+                "head of the first process"
+            )
+        if targets is not None and self.weight is not None:
+            sample_weight = self._folded_weight(targets, sample_weight)
+        return super().forward(
+            hidden,
+            targets,
+            sample_weight=sample_weight,
+            num_items=num_items,
+            step=step,
+            progress=progress,
+            observed_hidden=observed_hidden,
+            reduction=reduction,
+        )
+
+    def logits(self, hidden: Tensor) -> DTensor:
+        """The predictor's logits (..., labels), split over the labels; `.full_tensor()` brings them together."""
+        return self.shard.wrap(self._held_logits(hidden), -1)
+
+    @torch.no_grad()
+    def log_probabilities(self, hidden: Tensor) -> DTensor:
+        """log softmax of the logits over the temperature, (..., labels), split over the labels. Without gradients."""
+        local = self._held_log_probabilities(hidden.reshape(-1, self.in_features))
+        return self.shard.wrap(local.reshape(*hidden.shape[:-1], self.shard.width), -1)
+
+    def probabilities(self, hidden: Tensor) -> DTensor:
+        """Calibrated probabilities (..., labels), split over the labels. Without gradients."""
+        return _as_dtensor(self.log_probabilities(hidden).exp())
+
+    @torch.no_grad()
+    def top_labels(self, hidden: Tensor, k: int = 5) -> TopLabels:
+        """The k most probable labels of each row, the same in all processes. Rows are worked through in chunks."""
+        if not 1 <= k <= self.num_labels:
+            raise ValueError(f"k is {k}, but must be in [1, {self.num_labels}]")
+        chunks = hidden.reshape(-1, self.in_features).split(self.chunk_rows or rows_in_chunk(self.shard.largest))
+        found = [self.shard.best(self._held_log_probabilities(chunk), k) for chunk in chunks]
+        values, labels = (torch.cat(parts).reshape(*hidden.shape[:-1], k) for parts in zip(*found, strict=True))
+        return TopLabels(values, labels)
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """The most probable label of each row, (...); the first of several that are equal."""
+        return self.top_labels(hidden, 1).labels.squeeze(-1)
+
+    @torch.no_grad()
+    def label_space(self, names: Sequence[str] | None = None) -> LabelSpace | None:  # type: ignore[override]  # None elsewhere
+        """What was learned about the labels, on the first process; None in the others. All call it.
+
+        The first process needs memory for both factors of all labels, 8 bytes x labels x rank.
+        """
+        embedding = self.embedding
+        A, B, counts = (self.shard.on_first(_as_dtensor(x)) for x in (embedding.A, embedding.B, self.counts))
+        bias = None if embedding.bias is None else self.shard.on_first(_as_dtensor(embedding.bias))
+        if A is None or B is None:
+            return None
+        return LabelSpace.from_factors(A, B, bias, names, counts=counts, objective=self.objective.to_dict())
+
+    def calibrate(self, hidden_batches: Iterable[Tensor]) -> float:
+        raise ValueError("a head in parts cannot be calibrated: call unsharded() and calibrate on the first process")
+
+    def export_predictor(self, *, fold_temperature: bool = False) -> nn.Linear:
+        raise ValueError("the predictor is in parts: call unsharded(), and export_predictor() on the first process")
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, held={self.shard.start}:{self.shard.stop}"
+
+    def _draw_parameters(self) -> None:
+        shard, rank, device = self.shard, self.embedding.rank, self.shard.mesh.device_type
+        layer, factor = uniform(1 / math.sqrt(self.in_features)), uniform(1 / math.sqrt(rank))
+        fills = {"embedding.A": normal, "embedding.B": factor, "embedding.bias": factor}
+        names = [name for name, _ in self.named_parameters()]
+        for name, seed in zip(names, seeds(shard, len(names)), strict=True):
+            parent, _, leaf = name.rpartition(".")
+            shape = self.get_parameter(name).shape
+            axis = LABEL_AXIS.get(name, 0)
+            columns = math.prod(shape) // self.num_labels
+            local = initial_rows(shard, columns, fills.get(name, layer), seed)
+            local = local.T.contiguous() if axis else local.reshape(shard.width, *shape[1:])
+            setattr(self.get_submodule(parent), leaf, nn.Parameter(shard.wrap(local.to(device), axis)))
+
+    def _label_weight(self) -> None:
+        return None  # it is in the rows' weights already
+
+    def _folded_weight(self, targets: Tensor, sample_weight: Tensor | None) -> Tensor:
+        """The weight of each row times that of its label, which one of the processes knows."""
+        labels, _ = checked_labels(targets.reshape(-1), self.num_labels, self.ignore_index)
+        weights = self.shard.sum(self.shard.pick(_as_dtensor(self.weight).to_local(), labels)).reshape(targets.shape)
+        return weights if sample_weight is None else weights * sample_weight
+
+    def _terms(self, batch: Batch, soft_active: bool | Tensor, progress: float | None) -> TrainingTerms:
+        work = ShardedSweep(self, batch, bool(soft_active), progress)
+        return run_fused(work, batch, [None if x is None else _as_dtensor(x).to_local() for x in parameters_of(self)])
+
+    def _count_right(self, batch: Batch, right: Tensor) -> None:
+        assert batch.labels is not None
+        places, held = self.shard.places(batch.labels)
+        counted = held & right
+        _as_dtensor(self.counts).to_local().index_add_(0, places[counted], counted[counted].long())
+
+    def _held_logits(self, hidden: Tensor) -> Tensor:
+        """The logits of the labels held here; the gradient of `hidden` is summed over the processes."""
+        weight, bias = (None if x is None else _as_dtensor(x).to_local() for x in parameters_of(self)[:2])
+        assert weight is not None
+        if hidden.dtype != weight.dtype and not torch.is_autocast_enabled(hidden.device.type):
+            hidden = hidden.to(weight.dtype)
+        return F.linear(self.shard.shared(hidden), weight, bias)
+
+    def _held_log_probabilities(self, rows: Tensor) -> Tensor:
+        logits = widened(self._held_logits(rows)) / self.temperature
+        logits -= self.shard.row_maximum(logits).unsqueeze(1)
+        return logits.sub_(self.shard.sum(logits.exp().sum(1)).log_().unsqueeze(1))
+
+
+def _as_dtensor(tensor: Tensor | None) -> DTensor:
+    assert isinstance(tensor, DTensor)
+    return tensor
+
+
+def _cut_whole_tensors(module: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
+    """An unsharded head's state may be loaded: each process takes its part."""
+    assert isinstance(module, ShardedLabelEmbeddingHead)
+    for name, value in module.state_dict().items():
+        found = state.get(prefix + name)
+        whole = found if isinstance(found, Tensor) and not isinstance(found, DTensor) else None
+        if isinstance(value, DTensor) and whole is not None and whole.shape == value.shape:
+            state[prefix + name] = module.shard.cut(whole, LABEL_AXIS.get(name, 0))

@@ -1,0 +1,330 @@
+"""`LabelEmbeddingClassifier`: scikit-learn's conventions, turned into a network and passes over the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from labelemb.integrations.sklearn.calibration import calibrate
+from labelemb.integrations.sklearn.examples import Examples, make_examples
+from labelemb.integrations.sklearn.network import Design, Network, make_network
+from labelemb.integrations.sklearn.parameters import check_parameters, layer_sizes, threads
+from labelemb.integrations.sklearn.rows import Rows, precision_of
+from labelemb.integrations.sklearn.training import (
+    MOST_PASSES,
+    BestState,
+    accuracy,
+    count_batches,
+    make_optimizer,
+    planned_passes,
+    predict_probabilities,
+    train_pass,
+)
+from labelemb.labelspace import LabelSpace
+from labelemb.losses.objective import Objective
+
+
+class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
+    """A multilayer perceptron that learns how its labels resemble each other, and trains with what it learned.
+
+    Parameters have the names and meanings of scikit-learn's MLPClassifier where it has them too. Everything is
+    computed in the precision of X: float32 data trains faster than float64.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or sequence of int, default=(100,)
+        Sizes of the hidden layers.
+    rank : int, default=None
+        Rank of a compressed embedding, for very many labels; None for a whole one.
+    objective : Objective, default=None
+        Weights and choices of the loss; None for `Objective.recommended()`.
+    method : str, default="label-embedding"
+        "label-embedding", "plain" (cross entropy), "label-smoothing", "online-smoothing", "confidence-penalty" or
+        "teacher-free": all train the same network, so that a grid search can choose.
+    method_options : dict, default=None
+        Further options of the method's head, {"label_smoothing": 0.2} for "label-smoothing" say.
+    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
+        Activation of the hidden layers.
+    alpha : float, default=0.00003
+        Strength of an L2 penalty: alpha / 2 times the squared weights is added to the mean loss. MLPClassifier divides
+        that by the rows of a batch.
+    batch_size : int or "auto", default="auto"
+        Most rows in a batch; "auto" for 200. A pass is cut into batches of nearly equal size.
+    learning_rate_init : float, default=0.002
+        Learning rate of Adam.
+    embedding_learning_rate : float, default=0.05
+        Learning rate of an embedding that is trained by gradient; the recommended objective has none.
+    max_iter : int, default=None
+        Passes over the data; None for as many as make 2,000 updates, but at least 20 and at most 200. The recommended
+        objective is a plan for exactly so many.
+    shuffle : bool, default=True
+        Whether rows come in another order in every pass.
+    early_stopping : bool, default=False
+        Hold out a part of the data, stop when its accuracy no longer rises, and keep the best state.
+    validation_fraction : float, default=0.1
+        The part that early stopping holds out, with the labels in proportion.
+    n_iter_no_change : int, default=10
+        Passes without a rise before early stopping stops.
+    tol : float, default=0.0001
+        A rise of the accuracy counts from here on.
+    class_weight : dict or "balanced", default=None
+        Weights of the classes, multiplied with those of the rows.
+    calibrate : bool, default=True
+        Whether `predict_proba` divides logits by a temperature. With early stopping it is fitted to the part that was
+        held out, else to what the observer says of training rows; methods without an observer then keep 1. Predicted
+        labels do not depend on it.
+    warm_start : bool, default=False
+        Whether `fit` goes on with the network of the last one.
+    n_jobs : int, default=None
+        Threads of a fit and of predictions; None leaves torch's number.
+    verbose : bool, default=False
+        Whether to print a line after every pass.
+    random_state : int or RandomState, default=None
+        Decides initial weights, the order of the rows, and what is held out.
+
+    Attributes
+    ----------
+    classes_ : array of the class labels.
+    label_space_ : `LabelSpace`, what was learned about the classes; None for methods that learn nothing about them.
+    network_ : the torch module: `network_.body` and `network_.head`.
+    temperature_ : what the logits are divided by in `predict_proba`.
+    n_iter_ : passes so far, those before a warm start included.
+    loss_, loss_curve_ : the mean loss of the last pass, and of all passes so far.
+    validation_scores_, best_validation_score_ : with early stopping, the accuracy after each pass and the best.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> classifier = LabelEmbeddingClassifier(random_state=0).fit(X / 16, y)
+    >>> similar = classifier.label_space_.nearest("8", k=3)
+    """
+
+    network_: Network
+    classes_: np.ndarray
+    _optimizer: torch.optim.Optimizer | None
+    _random: np.random.RandomState
+
+    def __init__(
+        self,
+        hidden_layer_sizes: int | Iterable[int] = (100,),
+        *,
+        rank: int | None = None,
+        objective: Objective | None = None,
+        method: str = "label-embedding",
+        method_options: Mapping[str, Any] | None = None,
+        activation: str = "relu",
+        alpha: float = 3e-5,
+        batch_size: int | Literal["auto"] = "auto",
+        learning_rate_init: float = 0.002,
+        embedding_learning_rate: float = 0.05,
+        max_iter: int | None = None,
+        shuffle: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        tol: float = 1e-4,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        calibrate: bool = True,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.rank = rank
+        self.objective = objective
+        self.method = method
+        self.method_options = method_options
+        self.activation = activation
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.learning_rate_init = learning_rate_init
+        self.embedding_learning_rate = embedding_learning_rate
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.class_weight = class_weight
+        self.calibrate = calibrate
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train for `max_iter` passes, or until early stopping. Rows of weight 0 take part in nothing."""
+        check_parameters(self.get_params(deep=False))
+        going_on = self.warm_start and hasattr(self, "network_")
+        X, y = self._read(X, y, reset=not going_on)
+        check_classification_targets(y)
+        classes = np.unique(y)
+        if going_on and not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"warm_start goes on with the classes {list(self.classes_)}, but y has {list(classes)}: "
+                f"use warm_start=False"
+            )
+        self.classes_ = classes
+        self._random = check_random_state(self.random_state)
+        examples = self._examples(X, y, sample_weight).with_mean_weight_one()
+        held_out = None
+        if self.early_stopping:
+            examples, held_out = examples.split(self.validation_fraction, self._random)
+        if going_on:
+            self._check_design(X)
+        else:
+            self._start(X, rows_per_epoch=len(examples))
+        self._optimizer = None  # a later partial_fit starts one of its own: it would triple the size of every pickle
+        self.network_.head.temperature.fill_(1)  # that before a warm start fitted another network
+        with threads(self.n_jobs):
+            self._train(examples, held_out)
+            if self.calibrate:
+                calibrate(self.network_, examples, held_out)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """One pass over these rows, going on from whatever was learned before.
+
+        The first call needs all `classes`. Each call counts as one of `max_iter` passes (200 if it is None) in the plan
+        of the recommended objective, which stays at its end after so many. The temperature is left as it is.
+        """
+        check_parameters(self.get_params(deep=False))
+        if self.early_stopping:
+            raise ValueError("partial_fit has nothing to hold out from, but early_stopping is True")
+        if self.class_weight == "balanced":
+            raise ValueError("class_weight='balanced' needs all data, but partial_fit sees a part: pass a dictionary")
+        first = not hasattr(self, "network_")
+        if first and classes is None:
+            raise ValueError("the first call of partial_fit needs all classes: pass classes=")
+        X, y = self._read(X, y, reset=first)
+        if classes is not None:
+            known = np.unique(classes)
+            if not first and not np.array_equal(known, self.classes_):
+                raise ValueError(f"classes is {list(known)}, but earlier calls had {list(self.classes_)}")
+            self.classes_ = known
+        examples = self._examples(X, y, sample_weight)
+        if first:
+            self._random = check_random_state(self.random_state)
+            self._start(X, rows_per_epoch=None)
+        else:
+            self._check_design(X)
+        if self._optimizer is None:
+            self._optimizer = self._make_optimizer()
+        planned = MOST_PASSES if self.max_iter is None else self.max_iter
+        progress = (min(1.0, self.n_iter_ / planned), min(1.0, (self.n_iter_ + 1) / planned))
+        with threads(self.n_jobs):
+            self._pass(examples, self._optimizer, progress)
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probability of each class, (rows, classes), in the precision of the training."""
+        check_is_fitted(self)
+        X = self._read(X, reset=False)
+        with threads(self.n_jobs):
+            return predict_probabilities(self.network_, Rows(X))
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """The logarithm of the probability of each class, (rows, classes)."""
+        with np.errstate(divide="ignore"):  # a probability that vanished in this precision
+            return np.log(self.predict_proba(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of each row."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+    @property
+    def label_space_(self) -> LabelSpace | None:
+        """What was learned about the classes, by their names as strings."""
+        check_is_fitted(self)
+        return self.network_.head.label_space([str(name) for name in self.classes_])
+
+    @property
+    def temperature_(self) -> float:
+        check_is_fitted(self)
+        return float(self.network_.head.temperature)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _read(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
+        return validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), reset=reset)
+
+    def _examples(self, X: Any, y: np.ndarray, sample_weight: Any) -> Examples:
+        return make_examples(X, y, self.classes_, sample_weight=sample_weight, class_weight=self.class_weight)
+
+    def _design(self, X: Any) -> Design:
+        if len(self.classes_) < 2:
+            raise ValueError(f"a classifier needs 2 classes or more, but there is 1 class: {self.classes_[0]!r}")
+        return Design(
+            num_features=X.shape[1],
+            hidden_layer_sizes=layer_sizes(self.hidden_layer_sizes),
+            num_labels=len(self.classes_),
+            activation=self.activation,
+            method=self.method,
+            rank=self.rank,
+            objective=self.objective,
+            method_options=dict(self.method_options or {}),
+        )
+
+    def _start(self, X: Any, *, rows_per_epoch: int | None) -> None:
+        """A fresh network, and nothing learned yet."""
+        seed = int(self._random.randint(np.iinfo(np.int32).max))
+        self.network_ = make_network(self._design(X), rows_per_epoch=rows_per_epoch, seed=seed, dtype=precision_of(X))
+        self._optimizer = None
+        self.n_iter_ = 0
+        self.loss_curve_: list[float] = []
+
+    def _check_design(self, X: Any) -> None:
+        changed = self.network_.design.difference(self._design(X))
+        if changed:
+            raise ValueError(f"the training cannot go on with the network that is there: {changed}")
+
+    def _make_optimizer(self) -> torch.optim.Optimizer:
+        return make_optimizer(
+            self.network_,
+            lr=self.learning_rate_init,
+            embedding_lr=self.embedding_learning_rate,
+            alpha=self.alpha,
+        )
+
+    def _train(self, examples: Examples, held_out: Examples | None) -> None:
+        optimizer = self._make_optimizer()
+        best = None if held_out is None else BestState(self.network_, tol=self.tol, patience=self.n_iter_no_change)
+        start, end = self.n_iter_, self.n_iter_ + planned_passes(examples, self.batch_size, self.max_iter)
+        for done in range(start, end):
+            self._pass(examples, optimizer, (done / end, (done + 1) / end))
+            if best is not None and held_out is not None:
+                best.update(accuracy(self.network_, held_out))
+                if self.verbose:
+                    print(f"pass {self.n_iter_}: accuracy {best.scores[-1]:.4f} on held-out rows")
+                if best.is_stale:
+                    break
+        if best is not None:
+            best.restore()
+            self.validation_scores_, self.best_validation_score_ = best.scores, best.score
+
+    def _pass(self, examples: Examples, optimizer: torch.optim.Optimizer, progress: tuple[float, float]) -> None:
+        order = self._random.permutation(examples.index) if self.shuffle else examples.index
+        batches = count_batches(examples, self.batch_size)
+        self.loss_ = train_pass(self.network_, optimizer, examples, order, batches, progress)
+        if not np.isfinite(self.loss_):
+            raise ValueError(
+                f"the loss is {self.loss_} in pass {self.n_iter_ + 1}: scale the features, or lower "
+                f"learning_rate_init ({self.learning_rate_init})"
+            )
+        self.n_iter_ += 1
+        self.loss_curve_.append(self.loss_)
+        if self.verbose:
+            print(f"pass {self.n_iter_}: loss {self.loss_:.6f}")

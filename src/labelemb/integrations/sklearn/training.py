@@ -1,0 +1,128 @@
+"""Passes over the data: batches, Adam, and what decides that enough is enough."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from labelemb.integrations.sklearn.examples import Examples
+from labelemb.integrations.sklearn.network import Network
+from labelemb.integrations.sklearn.rows import Rows
+
+BLOCK = 1024
+"""Rows that are predicted at once."""
+
+
+MOST_ROWS_IN_A_BATCH = 200
+"""What batch_size="auto" comes to, as in MLPClassifier."""
+PLANNED_UPDATES, FEWEST_PASSES, MOST_PASSES = 2000, 20, 200
+"""max_iter=None: as many passes as make these updates, within the limits."""
+
+
+def count_batches(examples: Examples, batch_size: int | Literal["auto"]) -> int:
+    """How many batches a pass is cut into."""
+    return -(-len(examples) // (MOST_ROWS_IN_A_BATCH if batch_size == "auto" else batch_size))
+
+
+def planned_passes(examples: Examples, batch_size: int | Literal["auto"], max_iter: int | None) -> int:
+    """How many passes a fit makes if nothing stops it."""
+    if max_iter is not None:
+        return max_iter
+    passes = -(-PLANNED_UPDATES // count_batches(examples, batch_size))
+    return min(max(FEWEST_PASSES, passes), MOST_PASSES)
+
+
+def make_optimizer(network: Network, *, lr: float, embedding_lr: float, alpha: float) -> torch.optim.Optimizer:
+    """Adam in one fused kernel: most of the time goes into the first layer's weights, which are many for text."""
+    layers, *embedding = network.head.parameter_groups(lr=lr, embedding_lr=embedding_lr, weight_decay=alpha)
+    layers["params"] = [*network.body.parameters(), *layers["params"]]
+    return torch.optim.Adam([layers, *embedding], lr=lr, fused=True)
+
+
+def train_pass(
+    network: Network,
+    optimizer: torch.optim.Optimizer,
+    examples: Examples,
+    order: np.ndarray,
+    batches: int,
+    progress: tuple[float, float],
+) -> float:
+    """One pass over the examples in this order, from one state of progress to another; gives the mean loss.
+
+    Batches are of nearly equal size, because a last batch of a few rows would move Adam as far as a full one.
+    """
+    network.train()
+    begin, end = progress
+    weights = examples.weights
+    total = torch.zeros((), dtype=network.dtype)
+    with torch.enable_grad():
+        for number, index in enumerate(np.array_split(order, batches)):
+            optimizer.zero_grad()
+            out = network.head(
+                network.body(examples.rows.batch(index, network.dtype)),
+                torch.from_numpy(examples.labels[index]),
+                sample_weight=None if weights is None else torch.from_numpy(weights[index]).to(network.dtype),
+                num_items=len(index),
+                progress=begin + (end - begin) * number / batches,
+            )
+            out.loss.backward()
+            optimizer.step()
+            total += out.loss.detach() * len(index)
+    return float(total) / len(order)
+
+
+@torch.no_grad()
+def hidden_blocks(network: Network, rows: Rows, index: np.ndarray) -> Iterator[tuple[np.ndarray, Tensor]]:
+    """Hidden states of the rows with these numbers, a block at a time."""
+    network.eval()
+    for start in range(0, len(index), BLOCK):
+        block = index[start : start + BLOCK]
+        yield block, network.body(rows.batch(block, network.dtype))
+
+
+@torch.no_grad()
+def predict_probabilities(network: Network, rows: Rows) -> np.ndarray:
+    """(rows, labels), in the precision of the network."""
+    blocks = hidden_blocks(network, rows, np.arange(len(rows)))
+    return torch.cat([network.head.probabilities(hidden) for _, hidden in blocks]).numpy()
+
+
+@torch.no_grad()
+def accuracy(network: Network, examples: Examples) -> float:
+    """The weighted share of the examples that are predicted right."""
+    right = np.concatenate(
+        [
+            network.head(hidden).argmax(-1).numpy() == examples.labels[block]
+            for block, hidden in hidden_blocks(network, examples.rows, examples.index)
+        ]
+    )
+    weights = None if examples.weights is None else examples.weights[examples.index]
+    return float(np.average(right, weights=weights))
+
+
+class BestState:
+    """The state of a network at its best score so far, and how long ago that was."""
+
+    def __init__(self, network: Network, *, tol: float, patience: int) -> None:
+        self.network, self.tol, self.patience = network, tol, patience
+        self.scores: list[float] = []
+        self.score = -np.inf
+        self.state: dict[str, Tensor] = {}
+        self.passes_without_rise = 0
+
+    def update(self, score: float) -> None:
+        """Take note of the score after a pass."""
+        self.scores.append(score)
+        self.passes_without_rise = self.passes_without_rise + 1 if score < self.score + self.tol else 0
+        if score > self.score:
+            self.score = score
+            self.state = {name: value.clone() for name, value in self.network.state_dict().items()}
+
+    @property
+    def is_stale(self) -> bool:
+        return self.passes_without_rise >= self.patience
+
+    def restore(self) -> None:
+        self.network.load_state_dict(self.state)

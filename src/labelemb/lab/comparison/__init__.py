@@ -1,0 +1,1 @@
+"""Comparisons: many runs in parallel, summarised."""

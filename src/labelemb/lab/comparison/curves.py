@@ -1,0 +1,90 @@
+"""Pictures: test error over the epochs, and how labels resemble each other."""
+
+import io
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from labelemb import LabelSpace
+from labelemb.lab.tasks.main_score import ERROR, main_score_of
+from labelemb.labelspace.labels import Labels
+from labelemb.labelspace.map import LabelMap
+from labelemb.labelspace.pictures import draw_map, heatmap_figure, heatmap_labels
+from labelemb.support.files import write_bytes
+
+LINES = ("-", "--", ":", "-.")
+"""Beyond the colours: each begins anew with another kind of line."""
+ENTRIES_INSIDE = 6
+"""A longer legend stands beside the curves and not across them."""
+COLORS = ("#5c6773", "#0072b2", "#d55e00", "#00875f", "#b04f8b", "#a87500", "#2f8fc4", "#000000")
+"""Okabe and Ito's, which colour-blind readers tell apart; the baseline, which comes first, is grey."""
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a box in the picture says the same
+        figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", dpi=150, bbox_inches="tight")
+    write_bytes(path, buffer.getvalue())
+
+
+def plot_curves(results: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """The test score over the epochs: every run light, the mean of a method dark."""
+    main = main_score_of(next(run for runs in results.values() for run in runs))
+    score = f"test_{main.evaluated}"
+    figure = Figure(figsize=(7, 4.5))
+    axes = figure.subplots()
+    for number, (method, runs) in enumerate(results.items()):
+        color, line = COLORS[number % len(COLORS)], LINES[number // len(COLORS) % len(LINES)]
+        marker = "o" if len(runs[0]["curve"]) == 1 else None  # a line through one point is none
+        for run in runs:
+            epochs = [point["epoch"] for point in run["curve"]]
+            scores = [point[score] for point in run["curve"]]
+            axes.plot(epochs, scores, color=color, linestyle=line, alpha=0.2, linewidth=0.8, marker=marker)
+        curves = np.array([[point[score] for point in run["curve"]] for run in runs])
+        title = f"{method} ({len(runs)})"
+        axes.plot(epochs, curves.mean(0), color=color, linestyle=line, linewidth=1.8, marker=marker, label=title)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(main.curve_axis)
+    if main is ERROR:
+        axes.set_ylim(*_readable_range(results))
+    axes.grid(alpha=0.3)
+    if len(results) > ENTRIES_INSIDE:
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    else:
+        axes.legend(frameon=False)
+    save_figure(figure, path)
+
+
+def _readable_range(results: dict[str, list[dict[str, Any]]]) -> tuple[float, float]:
+    """The first epochs may run off the picture, so that the later ones can be told apart."""
+    errors = [point["test_error"] for runs in results.values() for run in runs for point in run["curve"]]
+    later = [
+        point["test_error"]
+        for runs in results.values()
+        for run in runs
+        for point in run["curve"][len(run["curve"]) // 5 :]
+    ]
+    low, high = min(errors), max(later)
+    margin = 0.05 * (high - low) or 0.5
+    return max(0.0, low - margin), high + margin
+
+
+def plot_heatmap(space: LabelSpace, path: Path, labels: Labels | None = None, title: str = "") -> list[str]:
+    """The rows of the label space as colours; gives the labels shown."""
+    shown = heatmap_labels(space, labels)
+    save_figure(heatmap_figure(space, shown, title), path)
+    return [space.names[index] for index in shown]
+
+
+def plot_map(label_map: LabelMap, names: Sequence[str], path: Path) -> None:
+    """A point a label, with names as far as they fit."""
+    figure = Figure(figsize=(10, 8))
+    draw_map(label_map, names, figure.subplots())
+    save_figure(figure, path)

@@ -1,0 +1,1 @@
+"""Readers of pairs of texts."""

@@ -1,0 +1,1 @@
+"""The main verbs as functions."""

@@ -1,0 +1,1 @@
+"""Methods: names with options that become heads."""

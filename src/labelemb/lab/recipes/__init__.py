@@ -1,0 +1,1 @@
+"""Recipes: settings of an experiment, read from TOML files."""

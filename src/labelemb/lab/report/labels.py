@@ -1,0 +1,121 @@
+"""What the page shows about labels: neighbours, map, clustered order and pairs that are nearly the same."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from labelemb import LabelSpace, LabelSpaceError
+from labelemb.lab.runs.folder import RunFolder
+from labelemb.labelspace.map import label_map
+from labelemb.labelspace.neighbor_table import NeighborTable, neighbor_table
+
+MOST_MATRIX_LABELS = 500
+"""Up to this many labels the page holds whole rows and a clustered order; beyond it the nearest labels."""
+MOST_LABELS = 100_000
+NEIGHBORS = 20
+MOST_NUMBERS = 1_200_000
+"""Stored similarities of all spaces together: with their indices some 10 bytes each, to stay below 15 MB."""
+PAIRS = 30
+SMALLEST = 1e-12
+
+
+def gather_spaces(runs: Mapping[str, Sequence[RunFolder]], notes: list[str]) -> list[dict[str, Any]]:
+    """The label space of each method's first run that has one, label embedding's first; what is left out is noted."""
+    spaces: list[dict[str, Any]] = []
+    numbers = 0
+    for method in sorted(runs, key=lambda name: (not name.startswith("label-embedding"), name)):
+        run = next((run for run in runs[method] if run.labels_file.exists()), None)
+        if run is None:
+            continue
+        title = f"{method}, {run.path.name.replace('-', ' ')}"
+        try:
+            space = LabelSpace.load(run.labels_file)
+        except (LabelSpaceError, OSError) as error:
+            notes.append(f"The labels of {title} cannot be read: {error}")
+            continue
+        if space.num_labels > MOST_LABELS:
+            notes.append(f"{title} has {space.num_labels:,} labels, too many for a page: use `labelemb nearest`.")
+            continue
+        size = _stored_numbers(space.num_labels)
+        if spaces and numbers + size > MOST_NUMBERS:
+            notes.append(f"The labels of {title} are left out to keep the page small.")
+            continue
+        numbers += size
+        spaces.append({"title": title, "method": method, **describe(space)})
+    return spaces
+
+
+def _stored_numbers(labels: int) -> int:
+    return labels * (labels if labels <= MOST_MATRIX_LABELS else _neighbors_kept(labels))
+
+
+def _neighbors_kept(labels: int) -> int:
+    """20, or fewer where the page would become too large."""
+    return max(1, min(NEIGHBORS, MOST_NUMBERS // labels, labels - 1))
+
+
+def describe(space: LabelSpace) -> dict[str, Any]:
+    """A label space as the page reads it; arrays are packed."""
+    table = neighbor_table(space, _neighbors_kept(space.num_labels))
+    positions = label_map(space, table)
+    described: dict[str, Any] = {
+        "names": list(space.names),
+        "neighbors": {
+            "k": table.indices.shape[1],
+            "indices": packed(table.indices, "int32"),
+            "similarities": packed(table.similarities, "float32"),
+        },
+        "own": packed(table.own, "float32"),
+        "map": {"positions": packed(positions.positions, "float32"), "share": positions.share},
+        "groups": space.groups or {},
+        "unlearned": [] if space.counts is None else (space.counts == 0).nonzero()[:, 0].tolist(),
+        "pairs": alike_pairs(table),
+    }
+    if space.num_labels <= MOST_MATRIX_LABELS:
+        matrix = np.asarray(space.matrix(), dtype=np.float64)
+        described |= {"matrix": packed(matrix, "float32"), "order": clustered_order(matrix)}
+    return described
+
+
+def packed(array: np.ndarray, kind: str) -> str:
+    """Little-endian numbers in base64, a third of the size they have as text."""
+    return base64.b64encode(np.ascontiguousarray(array, dtype=np.dtype(kind).newbyteorder("<")).tobytes()).decode()
+
+
+def alike_pairs(table: NeighborTable) -> list[list[float]]:
+    """The pairs [a, b, likeness] that are most alike among those that are neighbours both ways.
+
+    Likeness is sqrt(p(a->b) p(b->a) / (p(a->a) p(b->b))): 1 where each label gives the other what it keeps itself.
+    """
+    labels, k = table.indices.shape
+    rows = np.repeat(np.arange(labels), k)
+    columns, values = table.indices.ravel(), table.similarities.ravel().astype(np.float64)
+    used = columns >= 0
+    one_way = dict(
+        zip(zip(rows[used].tolist(), columns[used].tolist(), strict=True), values[used].tolist(), strict=True)
+    )
+    own = np.maximum(table.own.astype(np.float64), SMALLEST)
+    pairs = [
+        [a, b, float(np.sqrt(value * one_way[b, a] / (own[a] * own[b])))]
+        for (a, b), value in one_way.items()
+        if a < b and (b, a) in one_way
+    ]
+    pairs.sort(key=lambda pair: (-pair[2], pair[0], pair[1]))
+    return pairs[: min(PAIRS, labels)]
+
+
+def clustered_order(matrix: np.ndarray) -> list[int]:
+    """The labels ordered so that those which resemble each other stand together."""
+    from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+    from scipy.spatial.distance import squareform
+
+    if len(matrix) < 3:
+        return list(range(len(matrix)))
+    logs = np.log(np.maximum(matrix, SMALLEST))
+    likeness = (logs + logs.T) / 2
+    distance = likeness.max() - likeness
+    np.fill_diagonal(distance, 0)
+    condensed = squareform(distance, checks=False)
+    return leaves_list(optimal_leaf_ordering(linkage(condensed, "average"), condensed)).tolist()

@@ -1,0 +1,1 @@
+"""Runs: one training, its state, its folder and its result."""

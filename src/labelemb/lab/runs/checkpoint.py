@@ -1,0 +1,97 @@
+"""Checkpoints that survive being killed at any moment.
+
+A checkpoint file is eight bytes that name the format, the SHA-256 of the rest, and what `torch.save` wrote. It is
+written aside, flushed to the disk and renamed into place; the one before is kept. Loading never executes code: only
+tensors and plain values are read (`weights_only=True`). A checkpoint whose checksum does not fit is left out in favour
+of the one before.
+"""
+
+import hashlib
+import io
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from labelemb.support.errors import UserError
+from labelemb.support.files import cannot, discard, flush_folder, write_aside
+
+FORMAT = b"lblemb01"
+CURRENT = "checkpoint"
+PREVIOUS = "checkpoint.previous"
+
+
+class CorruptCheckpoint(Exception):
+    """The bytes are not those that were written."""
+
+
+def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
+    """Write `state` (tensors and plain values) as the folder's checkpoint; the one before becomes the previous one."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    payload = buffer.getbuffer()
+    current, aside = folder / CURRENT, folder / f"{CURRENT}.new"
+    try:
+        write_aside(aside, (FORMAT, hashlib.sha256(payload).digest(), payload))
+        # between these two renames only the previous one exists: `load_checkpoint` takes it
+        if current.exists():
+            current.replace(folder / PREVIOUS)
+        aside.replace(current)
+        flush_folder(folder)
+    except OSError as error:
+        discard(aside)
+        raise cannot("write", current, error) from error
+
+
+class Loaded(NamedTuple):
+    """A checkpoint as it was read. `corrupted`: the newer one in whose place it was taken."""
+
+    state: dict[str, Any] | None
+    corrupted: Path | None = None
+
+
+def load_checkpoint(folder: Path, warn: Callable[[str], None]) -> Loaded:
+    """The newest intact checkpoint of a folder, if it has any; `warn` hears of a corrupted one.
+
+    The corrupted one is to be removed before the next save, which would put it in the place of the one that is intact.
+    """
+    corrupted: dict[Path, str] = {}
+    for path in (folder / CURRENT, folder / PREVIOUS):
+        if not path.exists():
+            continue
+        try:
+            state = _read(path)
+        except CorruptCheckpoint as error:
+            corrupted[path] = f"{path} is corrupted ({error})"
+            continue
+        for problem in corrupted.values():
+            warn(f"{problem}: going on from the checkpoint before it")
+        return Loaded(state, next(iter(corrupted), None))
+    if corrupted:
+        raise UserError(f"{'; '.join(corrupted.values())}: delete {folder} to begin the run again")
+    return Loaded(None)
+
+
+def drop_previous(folder: Path) -> None:
+    """A finished run keeps its last checkpoint only."""
+    (folder / PREVIOUS).unlink(missing_ok=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise cannot("read", path, error) from error
+    start = len(FORMAT) + hashlib.sha256().digest_size
+    if not content.startswith(FORMAT):
+        raise CorruptCheckpoint("not a checkpoint of this version")
+    payload = memoryview(content)[start:]
+    if hashlib.sha256(payload).digest() != content[len(FORMAT) : start]:
+        raise CorruptCheckpoint("its checksum does not fit")
+    try:
+        state: dict[str, Any] = torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu")
+    except (pickle.UnpicklingError, RuntimeError) as error:
+        raise CorruptCheckpoint(str(error).splitlines()[0]) from error
+    return state

@@ -1,0 +1,214 @@
+"""The one training loop: any recipe, any method, resumable at every update."""
+
+import dataclasses
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelemb import __version__
+from labelemb.lab.comparison.summary import find_runs
+from labelemb.lab.data import load_data, load_data_if_any
+from labelemb.lab.methods.method import Method
+from labelemb.lab.recipes.recipe import Recipe
+from labelemb.lab.runs.checkpoint import drop_previous
+from labelemb.lab.runs.engine import Sharing, make_fabric
+from labelemb.lab.runs.folder import RunFolder, RunIdentity
+from labelemb.lab.runs.labels import LabelSource
+from labelemb.lab.runs.messages import Progress, Report, RunOptions, Warn, ignore
+from labelemb.lab.runs.result import finish_run, machine
+from labelemb.lab.runs.schedule import evaluation_points, learning_rate_factor
+from labelemb.lab.runs.state import Run
+from labelemb.support.errors import UserError
+from labelemb.support.interrupts import Interrupted, StopRequests
+
+REPORT_SECONDS = 0.2
+
+
+def train_run(
+    recipe: Recipe,
+    method: Method,
+    seed: int,
+    data_path: Path | None,
+    out_dir: Path,
+    *,
+    labels: LabelSource | None = None,
+    options: RunOptions = RunOptions(),  # noqa: B008  frozen
+    report: Report = ignore,
+    warn: Warn = ignore,
+    stop: StopRequests | None = None,
+) -> dict[str, Any]:
+    """Train one run in its folder, or go on with it, and give its result; a finished run is only read.
+
+    `labels` are for a method that reuses some; a run goes on with the labels that it was begun with and no others.
+    `report` hears where the run is a few times a second, `warn` what the user should know. A request of `stop` (or by
+    default SIGINT and SIGTERM) is `Interrupted`, after the checkpoint is written.
+    """
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    if method.reuses_labels != (labels is not None):
+        need = "needs labels that were learned before: pass --labels FILE" if labels is None else "reuses no labels"
+        raise UserError(f"method {method.name} {need}")
+    folder = RunFolder(out_dir)
+    digest = None if labels is None else labels.digest
+    identity = RunIdentity(recipe.name, recipe.fingerprint(), method.name, seed, __version__, digest)
+    if not folder.has_begun and find_runs(out_dir):
+        raise UserError(f"{out_dir} holds a comparison, which a single run would spoil: choose another --out")
+    if finished := finished_result(folder, identity, recipe, data_path):
+        return finished
+    fabric = make_fabric(recipe.train)
+    with folder.locked() if fabric.is_global_zero else nullcontext():
+        if finished := finished_result(folder, identity, recipe, data_path):  # by the process that had it before
+            return finished
+        data = load_data(recipe, data_path, seed)
+        identity = dataclasses.replace(identity, data_digest=data.digest)
+        tell = warn if fabric.is_global_zero else ignore
+        reused = None if labels is None else labels.matched(data.label_names, tell)
+        if fabric.is_global_zero:
+            place = None if data_path is None else str(data_path.resolve())
+            about = {"command": options.command, "data": place, "machine": machine(), "threads": folder.threads_begun()}
+            if reused is not None:
+                about["labels_from"] = reused.origin
+            folder.begin(identity, recipe, about)
+        run = Run(fabric, recipe, method, seed, data, folder, options, reused)
+        for note in run.notes:
+            tell(note)
+        run.resume(tell)
+        with stop or StopRequests(enabled=fabric.world_size == 1) as requests:
+            Loop(run, requests, report).fit()
+        result = finish_run(run, identity)
+        if fabric.is_global_zero:
+            drop_previous(folder.path)
+        return result
+
+
+def finished_result(
+    folder: RunFolder, identity: RunIdentity, recipe: Recipe, data_path: Path | None
+) -> dict[str, Any] | None:
+    """The result in a folder that holds this run, and no other, finished; None if it is not."""
+    folder.check(identity, recipe)
+    finished = folder.result()
+    if finished is not None:
+        at_hand = load_data_if_any(recipe, data_path, identity.seed)
+        folder.check(dataclasses.replace(identity, data_digest=at_hand.digest if at_hand else None), recipe)
+    return finished
+
+
+class Loop:
+    """Updates, and between them evaluations, reports and checkpoints."""
+
+    def __init__(self, run: Run, stop: StopRequests, report: Report) -> None:
+        self.run, self.stop, self.report = run, stop, report
+        self.settings = run.settings
+        self.sharing = Sharing(run.fabric, self.settings.accumulate)
+        self.evaluation_points = evaluation_points(run.batches_per_epoch, self.settings.evaluations_per_epoch)
+        self.reported_at = 0.0
+
+    def fit(self) -> None:
+        """Train from the run's position to the end."""
+        run = self.run
+        run.model.train()
+        while run.epoch < self.settings.epochs:
+            batches = run.shuffled()
+            started = time.perf_counter()
+            while run.batch < len(batches):
+                self.update(batches[run.batch])
+                run.batch += 1
+                if self._pause_is_due():
+                    run.seconds["training"] += time.perf_counter() - started
+                    self.pause()
+                    started = time.perf_counter()
+            run.end_epoch()
+            stopping = self.stop.requested
+            if stopping is not None or self._save_is_due(epoch_end=True):
+                run.save()
+            if stopping is not None and run.epoch < self.settings.epochs:
+                raise Interrupted(stopping)
+
+    def update(self, index: Tensor) -> None:
+        """One optimiser update on the rows `index`."""
+        run = self.run
+        if self.settings.schedule != "constant":
+            factor = learning_rate_factor(self.settings, run.step, run.total_steps, run.epoch)
+            for group in run.optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * factor
+        pieces, items = self.sharing.pieces(index), run.data.train.count_rows(index)
+        total: Tensor | None = None
+        for number, (piece, counts) in enumerate(pieces, start=1):
+            waits = nullcontext() if number == len(pieces) else run.fabric.no_backward_sync(run.model)
+            with waits:
+                # gradients are averaged over the processes, so the divisor is a process's share of the rows
+                statistics = self._backward(piece, counts, num_items=items / self.sharing.processes)
+            total = statistics if total is None else total + statistics
+        if self.settings.clip_norm:
+            run.fabric.clip_gradients(
+                run.model, run.optimizer, max_norm=self.settings.clip_norm, error_if_nonfinite=False
+            )
+        run.optimizer.step()
+        run.optimizer.zero_grad()
+        assert total is not None
+        run.log.add(total)
+
+    def _backward(self, piece: Tensor, counts: bool, num_items: float) -> Tensor:
+        """Loss and gradients of a piece of a batch; gives the statistics."""
+        run = self.run
+        inputs, targets = run.data.train.batch(piece)
+        if run.data.augment is not None:
+            inputs = run.data.augment(inputs, run.streams.augment)
+        if run.fabric.device.type != "cpu":
+            inputs, targets = run.fabric.to_device((inputs, targets))
+        if not counts:
+            targets = torch.full_like(targets, run.classifier.head.ignore_index)
+        loss, statistics = run.model(
+            inputs, targets, num_items=num_items, step=run.step, progress=run.step / run.total_steps
+        )
+        run.fabric.backward(loss)
+        return statistics
+
+    def _pause_is_due(self) -> bool:
+        """Whether there is something to do between two updates. Cheap: asked after each."""
+        return (
+            self.run.batch in self.evaluation_points
+            or self.run.log.check_is_due
+            or self.stop.requested is not None
+            or time.monotonic() - self.reported_at >= REPORT_SECONDS
+            or self._save_is_due()
+        )
+
+    def pause(self) -> None:
+        """Look at the losses, evaluate, report, save, stop: whatever is due.
+
+        What needs all processes depends on the position only: their clocks differ.
+        """
+        run = self.run
+        epoch_end = run.batch == run.batches_per_epoch
+        if run.log.check_is_due or run.batch in self.evaluation_points:
+            run.log.check(run.step)
+        if run.batch in self.evaluation_points:
+            run.evaluate(epoch_end)
+        self.report(self._progress())
+        self.reported_at = time.monotonic()
+        stopping = self.stop.requested
+        if not epoch_end and (stopping is not None or self._save_is_due()):
+            run.save()
+            if stopping is not None:
+                raise Interrupted(stopping)
+
+    def _progress(self) -> Progress:
+        run = self.run
+        last = run.records[-1] if run.records else {}
+        main = run.evaluation.main
+        score = last.get(f"dev_{main.evaluated}", last.get(f"test_{main.evaluated}"))
+        return Progress(run.step, run.total_steps, run.epoch, self.settings.epochs, score, main.title, main.unit)
+
+    def _save_is_due(self, epoch_end: bool = False) -> bool:
+        if self.run.epoch == self.settings.epochs:
+            return True
+        if self.run.fabric.world_size > 1:
+            return epoch_end
+        waited = time.monotonic() - self.run.saved_at
+        # a short epoch is cheaper to repeat than to save
+        return waited >= self.run.options.checkpoint_seconds / (10 if epoch_end else 1)

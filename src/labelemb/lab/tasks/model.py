@@ -1,0 +1,65 @@
+"""A body and a head as one module: what the loop trains and what `predict` loads."""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from labelemb import Head, LossTerms
+from labelemb.support.tensors import evaluating
+
+TERMS = LossTerms._fields
+STATISTICS = ("loss", *TERMS, "correct")
+"""What a training call returns beside its loss; `correct` as a share of the rows."""
+
+
+def out_features(body: nn.Module) -> int:
+    """The size of the body's hidden state."""
+    return cast(int, body.out_features)
+
+
+def tie_output(body: nn.Module, head: Head) -> None:
+    """Let the predictor's weights be the vectors of the target words."""
+    head.predictor.weight = cast(nn.Embedding, body.target_vectors).weight
+
+
+class Classifier(nn.Module):
+    """`classifier(inputs)` gives logits; with targets, the loss and its statistics as one tensor."""
+
+    def __init__(self, body: nn.Module, head: Head, clean_observer: bool = False) -> None:
+        super().__init__()
+        self.body = body
+        self.head = head
+        has_dropout = any(isinstance(module, nn.Dropout) and module.p > 0 for module in body.modules())
+        self.clean_observer = clean_observer and has_dropout
+
+    def forward(
+        self,
+        inputs: tuple[Tensor, ...],
+        targets: Tensor | None = None,
+        *,
+        num_items: float | None = None,
+        step: int | None = None,
+        progress: float | None = None,
+    ) -> Any:
+        hidden = self.body(*inputs)
+        if targets is None:
+            return self.head(hidden)
+        out = self.head(
+            hidden,
+            targets,
+            num_items=num_items,
+            step=step,
+            progress=progress,
+            observed_hidden=self._clean_hidden(inputs) if self.clean_observer else None,
+        )
+        rows = num_items or targets.numel()
+        with torch.no_grad():
+            statistics = torch.stack([out.loss.float(), *(term.float() for term in out.terms), out.correct / rows])
+        return out.loss, statistics
+
+    @torch.no_grad()
+    def _clean_hidden(self, inputs: tuple[Tensor, ...]) -> Tensor:
+        """The hidden state without dropout: what the observer learns from shall not be noise."""
+        with evaluating(self.body):
+            return self.body(*inputs)

@@ -1,0 +1,59 @@
+"""How good generated texts are: BLEU and chrF by sacrebleu, ROUGE by rouge-score. All in percent."""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from labelemb.lab.data.pairs.vocabulary import UNKNOWN
+from labelemb.support.lab_optional import import_optional
+
+HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+TOKEN = re.compile(rf"{UNKNOWN}|[{HAN}]|[^\W{HAN}]+|[^\w\s]")
+
+
+class CharacterTokens:
+    """A tokenizer for ROUGE: Chinese characters one by one, words of other scripts whole, marks one by one,
+    the symbol of an unknown word whole.
+
+    rouge-score's own keeps only a to z and 0 to 9, so that nothing would be left of a Chinese text.
+    """
+
+    def tokenize(self, text: str) -> list[str]:
+        return TOKEN.findall(text.lower())
+
+
+def score_texts(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+    """Every score of texts whose tokens are separated by spaces, as the paper scores them."""
+    sacrebleu = _import("sacrebleu")
+    bleu = sacrebleu.BLEU(tokenize="none", force=True)
+    chrf = sacrebleu.CHRF()
+    found = bleu.corpus_score(list(hypotheses), [list(references)])
+    exact = sum(one == other for one, other in zip(hypotheses, references, strict=True))
+    return {
+        "bleu": found.score,
+        "length_ratio": found.sys_len / max(1, found.ref_len),
+        "chrf": chrf.corpus_score(list(hypotheses), [list(references)]).score,
+        **rouge(hypotheses, references),
+        "exact": 100.0 * exact / max(1, len(references)),
+        "bleu_signature": str(bleu.get_signature()),
+    }
+
+
+def rouge(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+    """Mean F-measure of ROUGE-1, ROUGE-2 and ROUGE-L."""
+    scorer = _rouge_scorer()
+    totals = {"rouge1": 0.0, "rouge2": 0.0, "rougeL": 0.0}
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        for name, found in scorer.score(reference, hypothesis).items():
+            totals[name] += found.fmeasure
+    return {name: 100.0 * total / max(1, len(references)) for name, total in totals.items()}
+
+
+@cache
+def _rouge_scorer() -> Any:
+    return _import("rouge_score.rouge_scorer").RougeScorer(["rouge1", "rouge2", "rougeL"], tokenizer=CharacterTokens())
+
+
+def _import(module: str) -> Any:
+    return import_optional(module, "scoring texts", extra="text")

@@ -1,0 +1,1 @@
+"""Trained models, loaded from run folders."""

@@ -1,0 +1,1 @@
+"""Trained models as files that need no labelemb."""

@@ -1,0 +1,115 @@
+"""The files of exported models: written to bytes, and read back as their users will."""
+
+import io
+import json
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from labelemb.lab.trained.export.portable import PortableModel
+from labelemb.support.errors import UserError
+from labelemb.support.lab_optional import import_optional
+
+Answers = Callable[[Tensor], Tensor]
+LARGEST_ONNX = 2**31
+"""Bytes that fit into one protobuf message, which an ONNX file is."""
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """How a kind of file is written (the model, and JSON texts by name) and how it answers once it is loaded."""
+
+    suffix: str
+    write: Callable[[PortableModel, dict[str, str]], bytes]
+    load: Callable[[bytes], Answers]
+    modules: tuple[str, ...] = ()
+    """What it needs beside torch."""
+
+
+def describe_model(model: PortableModel, labels: list[str], run: dict[str, Any]) -> dict[str, str]:
+    """What goes into every file beside the model."""
+    parts = {"labels.json": labels, "preprocessing.json": model.preprocessing, "run.json": run}
+    return {name: json.dumps(part, ensure_ascii=False) for name, part in parts.items()}
+
+
+def write_torch(model: PortableModel, about: dict[str, str]) -> bytes:
+    """A program of torch.export: JSON and the raw bytes of the weights, nothing pickled."""
+    program = exported_program(model)
+    program.example_inputs = None  # they would be pickled
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer, extra_files=about)
+    return buffer.getvalue()
+
+
+def load_torch(content: bytes) -> Answers:
+    return torch.export.load(io.BytesIO(content)).module()
+
+
+def write_onnx(model: PortableModel, about: dict[str, str]) -> bytes:
+    """An ONNX graph in one file, with the texts in its metadata."""
+    size = sum(tensor.nbytes for tensor in model.state_dict().values())
+    if size >= LARGEST_ONNX:
+        raise UserError(f"the model has {size:,} bytes, more than an ONNX file can hold (2 GB): use --format torch")
+    program = torch.onnx.export(
+        exported_program(model),
+        dynamo=True,
+        input_names=[model.input_name],
+        output_names=["logits"],
+        external_data=False,
+        verbose=False,
+    )
+    assert program is not None  # it is None only where a file name is given
+    proto = program.model_proto
+    for node in proto.graph.node:
+        del node.metadata_props[:]  # the source lines of each operation, with the paths of this machine
+    for name, text in about.items():
+        proto.metadata_props.add(key=name, value=text)
+    return proto.SerializeToString()
+
+
+def load_onnx(content: bytes) -> Answers:
+    onnxruntime = import_optional("onnxruntime", "--format onnx", "onnx")
+    session = onnxruntime.InferenceSession(content)
+    [given] = session.get_inputs()
+
+    def answers(inputs: Tensor) -> Tensor:
+        return torch.from_numpy(session.run(None, {given.name: inputs.numpy()})[0])
+
+    return answers
+
+
+FORMATS = {
+    "torch": FileFormat(".pt2", write_torch, load_torch),
+    "onnx": FileFormat(".onnx", write_onnx, load_onnx, modules=("onnx", "onnxscript", "onnxruntime")),
+}
+
+
+def exported_program(model: PortableModel) -> torch.export.ExportedProgram:
+    """The model as a graph for inputs of any number."""
+    # torch takes a size of 1 for one that never changes
+    example = model.draw(2, torch.Generator().manual_seed(0))
+    sizes = {place: torch.export.Dim(name) for place, name in enumerate(model.dimensions)}
+    program = torch.export.export(model, (example,), dynamic_shapes=(sizes,))
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # the paths of this machine
+    return program
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what the exporter says of its own inner matters."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,71 @@
+"""Taking a model out of its run: one file that needs no labelemb, and that was asked whether it answers as the run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from labelemb.lab.trained.export.formats import FORMATS, Answers, describe_model, quiet
+from labelemb.lab.trained.export.portable import PortableModel, portable_model
+from labelemb.lab.trained.model import TrainedModel
+from labelemb.support.errors import UserError
+from labelemb.support.files import write_bytes
+from labelemb.support.lab_optional import import_optional
+
+BATCHES = (1, 2, 7, 32)
+"""Sizes of the batches that the file is asked to answer."""
+TOLERANCE = 1e-4
+"""How much a logit may differ, as a part of the largest: single precision, summed in another order."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and what it costs to predict with it."""
+
+    path: Path
+    bytes: int
+    parameters: int
+    trained_parameters: int
+    """Of the whole run, with what only the training needs."""
+    difference: float
+    """The largest difference of a probability to the run's."""
+
+
+def export_run(folder: Path, file_format: str, out: Path | None = None) -> Exported:
+    """Write the model of a finished run to a file (model.pt2 or model.onnx in its folder)."""
+    kind = FORMATS[file_format]
+    trained = TrainedModel(folder)
+    model = portable_model(trained)
+    for module in kind.modules:
+        import_optional(module, f"--format {file_format}", "onnx")
+    run = {name: trained.result[name] for name in ("recipe", "method", "seed", "version")}
+    with quiet():
+        content = kind.write(model, describe_model(model, trained.label_names, run))
+        difference = check_answers(trained, model, kind.load(content))
+    path = out or folder / f"model{kind.suffix}"
+    write_bytes(path, content)
+    return Exported(
+        path=path,
+        bytes=len(content),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        trained_parameters=sum(parameter.numel() for parameter in trained.classifier.parameters()),
+        difference=difference,
+    )
+
+
+def check_answers(trained: TrainedModel, model: PortableModel, answers: Answers) -> float:
+    """Ask the run and the exported model the same random inputs; gives the largest difference of a probability."""
+    generator = torch.Generator().manual_seed(0)
+    largest = 0.0
+    for count in BATCHES:
+        inputs = model.draw(count, generator)
+        expected = trained.exact_logits(model.as_examples(inputs)) / trained.temperature
+        found = answers(inputs)
+        off = float((found - expected).abs().max())
+        if not off <= TOLERANCE * max(1.0, float(expected.abs().max())):
+            raise UserError(
+                f"the exported model does not answer as {trained.run.path}: a logit of a batch of {count} differs by "
+                f"{off:.3g}; nothing was written"
+            )
+        largest = max(largest, float((found.softmax(-1) - expected.softmax(-1)).abs().max()))
+    return largest

@@ -1,0 +1,1 @@
+"""The loss in chunks of rows, with bounded memory."""

@@ -1,0 +1,119 @@
+"""What the objective of the label embedding network leaves open: `Objective` and its presets.
+
+The five terms that it weighs are in `labelemb.losses.terms`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+Reduction = Literal["mean", "sum"]
+EmbeddingReduction = Literal["all", "correct"]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The choices that the paper leaves open, or that its authors' code makes differently.
+
+    The default keeps the loss on the scale of cross entropy, so that a learning rate found for cross entropy still
+    fits, and does not depend on how a batch is split.
+    """
+
+    tau: float = 2.0
+    """Temperature that softens what the observer teaches the embedding. Higher: softer."""
+    alpha: float = 0.9
+    """The observer's probability of the true label is held down from here on. 1 switches the cap off."""
+    p: int = 1
+    """Power of the cap: 1 or 2."""
+    two_sided_cap: bool = False
+    """Pull the probability towards alpha from below as well (the authors' text code)."""
+    hard_weight: float = 0.5
+    """Weight of the cross entropy with the true label."""
+    soft_weight: float = 0.5
+    """Weight of the cross entropy with the label's learned distribution; with a mass floor, the most it may weigh."""
+    cap_weight: float = 1.0
+    """Weight of the cap. It slows the observer at 1 and holds it at alpha once cap_weight * alpha > 1."""
+    cap_reduction: Reduction = "mean"
+    """"sum" adds the cap up over the batch, so that it depends on the batch size (the authors' vision code)."""
+    embedding_reduction: EmbeddingReduction = "all"
+    """"correct" averages the embedding term over the rows that the observer gets right instead of all rows."""
+    correct_only: bool = True
+    """The embedding learns only from rows that the observer gets right."""
+    soft_after: int = 0
+    """Optimiser updates before the soft term starts."""
+    mass_floor: float = 0.0
+    """The share of the target that the true label keeps at the end of the training; it rises linearly from 0."""
+
+    def __post_init__(self) -> None:
+        _require(self.tau > 0, "tau", self.tau, "above 0")
+        _require(0 < self.alpha <= 1, "alpha", self.alpha, "in (0, 1]")
+        _require(self.p in (1, 2), "p", self.p, "1 or 2")
+        for name in ("hard_weight", "soft_weight", "cap_weight"):
+            _require(0 <= getattr(self, name) < float("inf"), name, getattr(self, name), "finite and 0 or more")
+        _require(self.cap_reduction in ("mean", "sum"), "cap_reduction", self.cap_reduction, '"mean" or "sum"')
+        _require(
+            self.embedding_reduction in ("all", "correct"),
+            "embedding_reduction",
+            self.embedding_reduction,
+            '"all" or "correct"',
+        )
+        _require(
+            isinstance(self.soft_after, int) and self.soft_after >= 0,
+            "soft_after",
+            self.soft_after,
+            "a number of updates, 0 or more",
+        )
+        _require(0 <= self.mass_floor <= 1, "mass_floor", self.mass_floor, "in [0, 1]")
+        if self.mass_floor > 0:
+            _require(
+                self.soft_weight <= 1, "soft_weight", self.soft_weight, "at most 1 with a mass floor: it is a share"
+            )
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Objective:
+        """The equation as printed: the plain sum, averaged over the batch."""
+        return cls(**{"hard_weight": 1.0, "soft_weight": 1.0} | changes)
+
+    @classmethod
+    def authors_vision(cls, **changes: Any) -> Objective:
+        """The authors' image code: halves, the cap summed over the batch, the embedding averaged over right rows."""
+        return cls(**{"cap_reduction": "sum", "embedding_reduction": "correct"} | changes)
+
+    @classmethod
+    def authors_text(cls, **changes: Any) -> Objective:
+        """The authors' sequence code: a two-sided cap, and the soft term only after 20,000 updates."""
+        return cls(**{"hard_weight": 1.0, "soft_weight": 1.0, "two_sided_cap": True, "soft_after": 20_000} | changes)
+
+    @classmethod
+    def recommended(cls, **changes: Any) -> Objective:
+        """Beyond the paper: no cap, no gate, and a true label whose share of the target rises to 0.75.
+
+        Made for `RunningEmbedding`, which `LabelEmbeddingHead` then uses by itself.
+        """
+        settings: dict[str, Any] = {
+            "tau": 1.25,
+            "hard_weight": 0.1,
+            "soft_weight": 0.9,
+            "cap_weight": 0.0,
+            "correct_only": False,
+            "mass_floor": 0.75,
+        }
+        return cls(**settings | changes)
+
+    def replace(self, **changes: Any) -> Objective:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        """Only what differs from the default, so that a setting can be read at a glance."""
+        changed = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) != f.default]
+        return f"Objective({', '.join(changed)})"
+
+
+def _require(holds: bool, name: str, value: object, allowed: str) -> None:
+    if not holds:
+        raise ValueError(f"{name} is {value!r}, but must be {allowed}")

@@ -1,0 +1,72 @@
+"""`SoftTargetLoss`: a learned label space as a loss for any model that already yields logits."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from labelemb.embeddings.fixed import FixedEmbedding
+from labelemb.labelspace import LabelSpace
+from labelemb.losses.batch import checked_labels, checked_weight, zeros_where_left_out
+from labelemb.losses.terms import widened
+
+
+class SoftTargetLoss(nn.Module):
+    """hard_weight H(y, z') + soft_weight H(e_y', z') with the rows e of a label space, fixed (Appendix B of the paper).
+
+    Stands where `nn.CrossEntropyLoss` stood; labels are the last axis of the logits: (..., labels) with targets (...).
+
+    >>> space = LabelSpace.from_matrix(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), ["cat", "dog"])
+    >>> f"{SoftTargetLoss(space)(torch.tensor([[1.0, 0.0]]), torch.tensor([0])):.4f}"
+    '0.3633'
+
+    Arguments:
+        space: a `LabelSpace`, its labels in the order of the logits (`space.reorder(names)` helps).
+        hard_weight, soft_weight: 0.5 each keeps the scale of cross entropy; the paper adds them up (1 and 1).
+        weight: a weight per label, as in `nn.CrossEntropyLoss`.
+        ignore_index: the target that leaves a row out.
+        reduction: "mean", "sum", or "none" for a loss per row.
+    """
+
+    def __init__(
+        self,
+        space: LabelSpace,
+        *,
+        hard_weight: float = 0.5,
+        soft_weight: float = 0.5,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: Literal["mean", "sum", "none"] = "mean",
+    ) -> None:
+        super().__init__()
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(f'reduction is {reduction!r}, but must be "mean", "sum" or "none"')
+        self.embedding = FixedEmbedding(space)
+        self.hard_weight, self.soft_weight = hard_weight, soft_weight
+        self.ignore_index, self.reduction = ignore_index, reduction
+        self.weight: Tensor | None
+        self.register_buffer("weight", None if weight is None else checked_weight(weight, space.num_labels))
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        labels_there = self.embedding.num_labels
+        if logits.shape[-1] != labels_there or logits.shape[:-1] != targets.shape:
+            raise ValueError(
+                f"logits have shape {tuple(logits.shape)} and targets {tuple(targets.shape)}, but "
+                f"(..., {labels_there}) and (...) are needed"
+            )
+        labels, valid = checked_labels(targets, labels_there, self.ignore_index)
+        log_p = F.log_softmax(zeros_where_left_out(widened(logits), valid), dim=-1)
+        q = self.embedding.probabilities(labels.reshape(-1)).reshape(log_p.shape).to(log_p.dtype)
+        hard = -log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        soft = -(q * log_p).sum(-1)
+        weights = valid.to(log_p.dtype) if self.weight is None else valid * self.weight.to(log_p.dtype)[labels]
+        rows = weights * (self.hard_weight * hard + self.soft_weight * soft)
+        if self.reduction == "none":
+            return rows
+        if self.reduction == "sum":
+            return rows.sum()
+        total = weights.sum()
+        return rows.sum() / torch.where(total > 0, total, 1)

@@ -1,9 +1,0 @@
-"""scikit-learn: `LabelEmbeddingClassifier`, a multilayer perceptron that trains with soft labels (extra `sklearn`)."""
-
-from labelemb.sklearn.versions import require_scikit_learn
-
-require_scikit_learn()
-
-from labelemb.sklearn.classifier import LabelEmbeddingClassifier  # noqa: E402  only after the check
-
-__all__ = ["LabelEmbeddingClassifier"]

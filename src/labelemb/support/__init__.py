@@ -1,0 +1,1 @@
+"""What every other folder uses and that knows nothing of labels."""

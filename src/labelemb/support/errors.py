@@ -1,0 +1,30 @@
+"""What the lab raises when the user, not the code, has to change something."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class UserError(Exception):
+    """A user error. Its text is one line that names the value, what is allowed, and what to do."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(" ".join(text.split()))
+
+
+@contextmanager
+def enough_memory(what: str, advice: str) -> Iterator[None]:
+    """Where the user's numbers decide how much memory is asked for."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "allocate" not in str(error):
+            raise
+        raise UserError(f"there is no memory for so large a {what} ({str(error).splitlines()[0]}): {advice}") from error
+
+
+def not_finite(what: str, step: int, broken: str = "") -> UserError:
+    """What to say of a training that has diverged at an update."""
+    return UserError(
+        f"{what} not finite at update {step}{broken}; the last checkpoint before it, if there was one, is kept; a "
+        "lower train.lr or train.clip_norm=1 may help"
+    )

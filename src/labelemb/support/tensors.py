@@ -1,0 +1,57 @@
+"""Small helpers for tensors and modules: buffer precision, sums over processes, evaluation mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+@contextmanager
+def kept_wide(module: nn.Module, names: Sequence[str]) -> Iterator[None]:
+    """Keep the buffers `names` of a module in float32 or wider during its `_apply`.
+
+    A sum or a mean over an epoch grows by less than half precision can hold.
+    """
+    before = {name: buffer for name in names if (buffer := getattr(module, name, None)) is not None}
+    yield
+    for name, buffer in before.items():
+        moved = getattr(module, name)
+        if moved.dtype.itemsize < 4:
+            setattr(module, name, buffer.to(moved.device))
+
+
+class _SumOverProcesses:
+    """`sum_over_processes(x)`: x summed over all processes of the default group; x itself in a single process.
+
+    Set `enabled = False` where processes of one group train different models.
+    """
+
+    enabled = True
+
+    def active(self) -> bool:
+        return self.enabled and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+    def __call__(self, value: Tensor) -> Tensor:
+        if self.active():
+            value = value.detach().clone(memory_format=torch.contiguous_format)
+            dist.all_reduce(value)
+        return value
+
+
+sum_over_processes = _SumOverProcesses()
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside the block; afterwards every submodule is back in its own mode, also after an error."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training

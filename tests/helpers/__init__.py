@@ -1,0 +1,1 @@
+"""What several tests share: the oracle, small data, small runs."""

@@ -1,0 +1,361 @@
+"""attach_to_pretrained: labels in, loss out; everything but training is the plain model."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers as hf
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from labelemb import Head, LabelEmbeddingHead, Objective, PlainHead, attach, predictor_only
+from labelemb.integrations.transformers import attach_to_pretrained, parameter_groups
+from tests.helpers import tiny_models
+from tests.helpers.tiny_models import ALL, BATCH, LABELS, LENGTH, VOCABULARY
+
+EVERY = pytest.mark.parametrize("kind", list(ALL))
+
+
+def make(kind: str) -> tuple[hf.PreTrainedModel, dict[str, Tensor]]:
+    torch.manual_seed(0)
+    make_model, make_batch, _ = ALL[kind]
+    return make_model().train(), make_batch()
+
+
+def gradients(model: nn.Module) -> dict[str, Tensor]:
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@EVERY
+def test_the_layer_is_found(kind: str) -> None:
+    model, _ = make(kind)
+    layer = model.get_submodule(ALL[kind][2])
+    attach_to_pretrained(model)
+    assert model.label_embedding.layer_name == ALL[kind][2]
+    assert model.label_embedding.head.predictor is layer
+    assert model.get_submodule(ALL[kind][2]) is layer
+
+
+def test_attach_of_the_core_does_the_same_for_these_models() -> None:
+    model, batch = make(next(iter(ALL)))
+    other = copy.deepcopy(model)
+    torch.manual_seed(0)
+    expected = attach_to_pretrained(model)(**batch).loss
+    torch.manual_seed(0)
+    assert torch.equal(attach(other)(**batch).loss, expected)
+    with pytest.raises(
+        ValueError, match=r"'label_embedding.head' is the head of a Hugging Face model.*save_pretrained"
+    ):
+        predictor_only(model)
+    with pytest.raises(ValueError, match="has no layer 'classifer'; its linear layers: classifier"):
+        attach(make("bert")[0], "classifer")
+
+
+@EVERY
+def test_labels_are_read_as_the_model_reads_them(kind: str) -> None:
+    """Cross entropy as a head is the model's own loss: the same rows, the same shift, the same labels left out."""
+    model, batch = make(kind)
+    expected = model(**batch).loss
+    layer = model.get_submodule(ALL[kind][2])
+    attach_to_pretrained(model, head=PlainHead(layer.in_features, layer.out_features))
+    for _ in range(2):  # the first call also looks at what the model does behind the layer
+        torch.testing.assert_close(model(**batch).loss, expected)
+
+
+@EVERY
+def test_what_is_not_training_is_the_plain_model(kind: str) -> None:
+    model, batch = make(kind)
+    inputs = {name: value for name, value in batch.items() if name != "labels"}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = batch["labels"].clamp_min(0)
+    plain = copy.deepcopy(model)
+    attach_to_pretrained(model)
+    model(**batch).loss.backward()
+    for mode in (True, False):
+        without_labels, expected = model.train(mode)(**inputs), plain.train(mode)(**inputs)
+        assert torch.equal(without_labels.logits, expected.logits)
+        assert without_labels.loss is None
+    evaluated, expected = model(**batch), plain(**batch)
+    assert torch.equal(evaluated.loss, expected.loss)
+    assert torch.equal(evaluated.logits, expected.logits)
+
+
+@EVERY
+def test_the_loss_is_the_heads_on_the_hidden_state(kind: str) -> None:
+    model, batch = make(kind)
+    layer = model.get_submodule(ALL[kind][2])
+    seen: list[Tensor] = []
+    handle = layer.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    plain = model(**batch)
+    handle.remove()
+    plain.loss.backward()
+    trained = gradients(model).keys()
+    model.zero_grad()
+    hidden, targets = seen[0], batch["labels"]
+    if kind in ("gpt2", "llama", "mixtral"):
+        hidden, targets = hidden[:, :-1], targets[:, 1:]
+    if kind == "gpt2 classifier":
+        last = batch["attention_mask"].sum(1) - 1
+        hidden = hidden[torch.arange(BATCH), last]
+    head = LabelEmbeddingHead.from_linear(copy.deepcopy(layer))
+    expected = head(hidden.detach(), targets)
+    attach_to_pretrained(model)
+    out = model(**batch)
+    router = 0.001 * plain.aux_loss if kind == "mixtral" else 0
+    torch.testing.assert_close(out.loss, expected.loss + router)
+    torch.testing.assert_close(model.label_embedding.terms, expected.terms)
+    torch.testing.assert_close(out.logits, plain.logits)
+    out.loss.backward()
+    own = {name for name, _ in model.named_parameters() if name.startswith("label_embedding.")}
+    assert gradients(model).keys() == trained | own
+
+
+@EVERY
+def test_num_items_divides_the_parts_of_an_update(kind: str) -> None:
+    model, batch = make(kind)
+    attach_to_pretrained(model)
+    model.config.output_router_logits = False  # the router's loss is a mean over calls in any case
+    valid = batch["labels"][:, 1:] if kind in ("gpt2", "llama", "mixtral") else batch["labels"]
+    num_items = (valid != -100).sum()
+    model(**batch).loss.backward()
+    whole = gradients(model)
+    model.zero_grad()
+    for part in (slice(0, 1), slice(1, BATCH)):
+        model(**{name: value[part] for name, value in batch.items()}, num_items_in_batch=num_items).loss.backward()
+    for name, gradient in gradients(model).items():
+        torch.testing.assert_close(gradient, whole[name], msg=lambda text, name=name: f"{name}: {text}")
+
+
+class LargestTensor(TorchDispatchMode):
+    """Looks at everything torch computes on a real device."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **kwargs or {})
+        for value in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(value, Tensor) and value.device.type != "meta" and value.untyped_storage().nbytes() > 0:
+                self.numel = max(self.numel, value.untyped_storage().nbytes() // value.element_size())
+        return result
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5", "bart"])
+def test_32000_labels_train_without_their_logits_in_memory(kind: str) -> None:
+    torch.manual_seed(0)
+    vocabulary, sentences, length = 32_000, 10, 60
+    model = {"gpt2": tiny_models.gpt2, "t5": tiny_models.t5, "bart": tiny_models.bart}[kind](
+        vocab_size=vocabulary, **{"max_position_embeddings": 64} if kind == "bart" else {}
+    )
+    attach_to_pretrained(model.train(), rank=4)
+    tokens = torch.randint(5, vocabulary, (sentences, length))
+    model(input_ids=tokens[:1, :4], labels=tokens[:1, :4])  # the first call looks closer
+    with LargestTensor() as largest:
+        out = model(input_ids=tokens, labels=tokens)
+        out.loss.backward()
+    assert out.logits is None
+    assert largest.numel < sentences * length * vocabulary / 2
+    assert model.label_embedding.head.embedding.A.grad is not None
+    assert model.get_input_embeddings().weight.grad is not None
+    generated = model.eval().generate(tokens[:2, :4], max_new_tokens=3, do_sample=False)
+    assert generated.shape[0] == 2
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5", "bart", "bert masked"])
+def test_tied_weights_stay_tied_and_get_the_gradients_of_both_uses(kind: str) -> None:
+    model, batch = make(kind)
+    layer, inputs = model.get_submodule(ALL[kind][2]), model.get_input_embeddings()
+    assert layer.weight is inputs.weight  # the test would prove nothing without it
+    model(**batch).loss.backward()
+    expected = inputs.weight.grad.clone()
+    model.zero_grad()
+    attach_to_pretrained(model, head=PlainHead(layer.in_features, layer.out_features))
+    model(**batch).loss.backward()
+    torch.testing.assert_close(inputs.weight.grad, expected)
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    model.tie_weights()
+    assert layer.weight is inputs.weight
+    assert model.label_embedding.head.predictor.weight is inputs.weight
+
+
+def test_copies_of_an_attached_model_stay_apart() -> None:
+    model, batch = make("bert")
+    attach_to_pretrained(model)
+    other = copy.deepcopy(model)
+    assert other.label_embedding.head.predictor is other.classifier
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    other(**batch).loss.backward()
+    assert other.label_embedding.head.counts.sum() > 0
+    assert model.label_embedding.head.counts.sum() == 0
+    assert model.label_embedding.terms is None
+    assert model.classifier.weight.grad is None
+
+
+def test_labels_by_position_and_answers_as_a_tuple() -> None:
+    model, batch = make("vit")
+    expected = attach_to_pretrained(model)(**batch)
+    by_position = model(batch["pixel_values"], batch["labels"])
+    assert torch.equal(by_position.loss, expected.loss)
+    loss, logits = model(**batch, return_dict=False)
+    assert torch.equal(loss, expected.loss)
+    assert torch.equal(logits, expected.logits)
+
+
+def test_options_of_the_heads_call_pass_through() -> None:
+    model, batch = make("bert")
+    attach_to_pretrained(model)
+    first = model(**{name: value[:1] for name, value in batch.items()}).loss
+    weighted = model(**batch, sample_weight=torch.tensor([1.0, 0, 0, 0])).loss
+    torch.testing.assert_close(weighted, first)
+    assert torch.equal(model.eval()(**batch, progress=0.5).logits, model(**batch).logits)  # of no use there
+
+
+def test_a_mass_floor_needs_progress() -> None:
+    model, batch = make("bert")
+    attach_to_pretrained(model, objective=Objective.recommended(), rows_per_epoch=BATCH)
+    model(**batch, progress=0.0)  # so that the table has something to say
+    start = copy.deepcopy(model)(**batch, progress=0.0).loss
+    end = copy.deepcopy(model)(**batch, progress=1.0).loss
+    assert start != end
+    with pytest.raises(ValueError, match="add LabelEmbeddingCallback to the Trainer's callbacks, or pass progress="):
+        model(**batch)
+
+
+def test_soft_labels_train_a_classifier() -> None:
+    model, batch = make("gpt2 classifier")
+    hard = attach_to_pretrained(model)(**batch).loss
+    soft = model(**batch | {"labels": F.one_hot(batch["labels"], LABELS).float()}).loss
+    torch.testing.assert_close(soft, hard)
+
+
+def test_labels_that_a_collator_has_shifted_are_taken_as_they_are() -> None:
+    model, batch = make("gpt2")
+    expected = attach_to_pretrained(model)(**batch).loss
+    shifted = F.pad(batch["labels"], (0, 1), value=-100)[:, 1:]
+    assert torch.equal(model(**batch, shift_labels=shifted).loss, expected)
+
+
+def test_shift_says_how_labels_stand_where_the_model_is_not_to_decide() -> None:
+    model, batch = make("gpt2")
+    aligned = attach_to_pretrained(copy.deepcopy(model), head=PlainHead(16, VOCABULARY), shift=False)
+    logits = aligned(input_ids=batch["input_ids"]).logits
+    expected = F.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())
+    torch.testing.assert_close(aligned(**batch).loss, expected)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2 classifier", "gpt2", "bart"])
+def test_half_precision(kind: str) -> None:
+    model, batch = make(kind)
+    expected = attach_to_pretrained(model)(**batch).loss
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = model(**batch).loss
+    torch.testing.assert_close(mixed, expected, rtol=0.02, atol=0.02)
+    half, _ = make(kind)
+    out = attach_to_pretrained(half.to(torch.bfloat16))(**batch)
+    torch.testing.assert_close(out.loss.float(), expected, rtol=0.05, atol=0.05)
+    out.loss.backward()
+
+
+def test_parameter_groups_hold_every_parameter_once_and_spare_the_embedding() -> None:
+    model, _ = make("gpt2")
+    attach_to_pretrained(model, rank=2)
+    groups = parameter_groups(model, lr=1e-3, embedding_lr=0.05, weight_decay=0.1)
+    grouped = [id(parameter) for group in groups for parameter in group["params"]]
+    assert sorted(grouped) == sorted(id(parameter) for parameter in model.parameters())
+    embedding = {id(parameter) for parameter in model.label_embedding.head.embedding.parameters()}
+    for group in groups:
+        inside = embedding & {id(parameter) for parameter in group["params"]}
+        assert (group["lr"], len(inside)) in ((0.05, len(embedding)), (1e-3, 0))
+        assert group["weight_decay"] == 0 or all(parameter.ndim > 1 for parameter in group["params"])
+
+
+class Capped(hf.GPT2LMHeadModel):
+    """Caps its logits, as some models do."""
+
+    def forward(self, input_ids: Tensor, labels: Tensor | None = None, **kwargs: Any) -> Any:
+        out = super().forward(input_ids, labels=labels, **kwargs)
+        out.logits = 30 * torch.tanh(out.logits / 30)
+        return out
+
+
+def test_a_model_that_changes_its_logits_is_refused_at_the_first_call_and_kept() -> None:
+    torch.manual_seed(0)
+    model = attach_to_pretrained(Capped(tiny_models.gpt2_config()).train(), shift=True)
+    batch = tiny_models.texts()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="Capped changes its logits behind layer 'lm_head'"):
+            model(**batch)
+    assert model(input_ids=batch["input_ids"]).logits.shape == (BATCH, LENGTH, VOCABULARY)
+
+
+def test_a_layer_that_was_replaced_or_resized_after_attaching_is_noticed() -> None:
+    resized, batch = make("gpt2")
+    attach_to_pretrained(resized).resize_token_embeddings(VOCABULARY + 3)
+    replaced, _ = make("gpt2")
+    attach_to_pretrained(replaced).lm_head = nn.Linear(16, VOCABULARY)
+    for model in (resized, replaced):
+        with pytest.raises(ValueError, match="'lm_head' was replaced or resized after the head was attached"):
+            model(**batch)
+
+
+def test_an_error_inside_the_model_leaves_no_labels_behind() -> None:
+    model, batch = make("gpt2")
+    attach_to_pretrained(model)
+    with pytest.raises((IndexError, RuntimeError)):
+        model(input_ids=torch.full((1, 3), VOCABULARY), labels=torch.zeros(1, 3).long())
+    with pytest.raises(ValueError, match="a target is 77"):
+        model(**batch | {"labels": torch.full((BATCH, LENGTH), 77)})
+    assert model(input_ids=batch["input_ids"]).logits.shape == (BATCH, LENGTH, VOCABULARY)
+    assert torch.isfinite(model(**batch).loss)
+
+
+def wider(model: hf.PreTrainedModel) -> hf.PreTrainedModel:
+    model.classifier = nn.Linear(16, 9)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "layer", "head", "options", "message"),
+    [
+        (tiny_models.bert, "clasifier", None, {}, r"no layer 'clasifier'; its linear layers: classifier$"),
+        (tiny_models.roberta, "classifier", None, {}, r"RobertaClassificationHead, but must be an nn.Linear; linear "),
+        (tiny_models.roberta, "classifier", None, {}, r"linear layers: classifier.dense, classifier.out_proj$"),
+        (tiny_models.gpt2, "transformer.wte", None, {}, r"'transformer.wte' is a Embedding.*linear layers: lm_head$"),
+        (lambda: wider(tiny_models.bert()), None, None, {}, r"'classifier' gives 9 labels, but .* num_labels=5"),
+        (tiny_models.bert, "bert.pooler.dense", None, {}, r"gives 16 labels, but .* num_labels=5"),
+        (lambda: tiny_models.bert(id2label={0: "x"}, label2id={"x": 0}), None, None, {}, r"regression with 1 labels"),
+        (lambda: tiny_models.bert(problem_type="multi_label_classification"), None, None, {}, "one true label"),
+        (tiny_models.bert, None, PlainHead(16, 4), {}, r"the head is 16 -> 4, but layer 'classifier' 16 -> 5"),
+        (tiny_models.bert, None, PlainHead(16, 5), {"rank": 2}, r"options \['rank'\] go to a new head"),
+        (tiny_models.bert, None, None, {"ignore_index": 0}, r"ignore_index is 0, but Transformers leaves out"),
+        (lambda: tiny_models.bert().bert, None, None, {}, r"BertModel takes no labels"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_the_model_kept(
+    model: Any, layer: str | None, head: Head | None, options: dict[str, Any], message: str
+) -> None:
+    made = model()
+    before = list(made.state_dict())
+    with pytest.raises(ValueError, match=message):
+        attach_to_pretrained(made, layer, head, **options)
+    assert list(made.state_dict()) == before
+
+
+def test_other_models_and_second_heads_are_refused() -> None:
+    with pytest.raises(TypeError, match="is a Linear, but must be a PreTrainedModel"):
+        attach_to_pretrained(nn.Linear(2, 2))  # type: ignore[type-var]
+    model = attach_to_pretrained(tiny_models.bert())
+    with pytest.raises(ValueError, match="attached to this model already"):
+        attach_to_pretrained(model)
+
+
+def test_labels_that_are_not_one_a_row_are_refused() -> None:
+    model, batch = make("bert")
+    attach_to_pretrained(model)
+    with pytest.raises(ValueError, match=r"labels have shape \(4, 3\), but layer 'classifier' reads rows of shape"):
+        model(**batch | {"labels": torch.zeros(BATCH, 3).long()})

@@ -1,0 +1,64 @@
+"""Pictures: which labels are shown, and that they are pictures."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+from PIL import Image, ImageColor
+
+from labelemb import LabelSpace
+from labelemb.lab.comparison import curves as plots
+from labelemb.lab.comparison.curves import COLORS, plot_curves, plot_heatmap
+from labelemb.labelspace import pictures
+
+
+@pytest.fixture
+def space() -> LabelSpace:
+    """Six labels of which c and e, and b and f, resemble each other."""
+    logits = 3 * torch.eye(6)
+    for one, other in ((2, 4), (1, 5)):
+        logits[one, other] = logits[other, one] = 2.0
+    return LabelSpace.from_matrix(logits, list("abcdef"), kind="logit")
+
+
+def test_few_labels_are_all_shown_in_their_order(space: LabelSpace, tmp_path: Path) -> None:
+    assert plot_heatmap(space, tmp_path / "all.png") == list("abcdef")
+    Image.open(tmp_path / "all.png").verify()
+
+
+def test_of_too_many_labels_those_that_resemble_others_are_shown(
+    space: LabelSpace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "MOST_HEATMAP_LABELS", 4)
+    assert plot_heatmap(space, tmp_path / "some.png") == ["b", "c", "e", "f"]
+
+
+def test_labels_can_be_chosen(space: LabelSpace, tmp_path: Path) -> None:
+    assert plot_heatmap(space, tmp_path / "chosen.png", ["f", "a"]) == ["f", "a"]
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 12])
+def test_curves_of_any_length_are_drawn(tmp_path: Path, epochs: int) -> None:
+    def run(level: float) -> dict[str, Any]:
+        return {"curve": [{"epoch": epoch + 1, "test_error": level / (epoch + 1)} for epoch in range(epochs)]}
+
+    plot_curves({"plain": [run(2.0), run(3.0)], "label-embedding": [run(2.0)]}, tmp_path / "curves.png")
+    pixels = {color for _, color in Image.open(tmp_path / "curves.png").convert("RGB").getcolors(2**24) or ()}
+    assert {ImageColor.getrgb(color) for color in COLORS[:2]} <= pixels
+    assert ImageColor.getrgb(COLORS[2]) not in pixels
+
+
+def test_more_methods_than_colours_differ_by_the_kind_of_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(plots, "save_figure", lambda figure, path: drawn.append(figure))
+    run = {"curve": [{"epoch": 1, "test_error": 2.0}, {"epoch": 2, "test_error": 1.0}]}
+    plot_curves({f"method {number}": [run] for number in range(12)}, tmp_path / "curves.png")
+    (axes,) = drawn[0].axes
+    means = [line for line in axes.lines if str(line.get_label()).startswith("method")]
+    assert len({(line.get_color(), line.get_linestyle()) for line in means}) == 12
+    legend = axes.get_legend()
+    assert legend is not None
+    drawn[0].draw_without_rendering()
+    assert legend.get_window_extent().x0 >= axes.get_window_extent().x1, "so long a legend stands beside the curves"

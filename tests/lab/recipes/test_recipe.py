@@ -1,0 +1,181 @@
+"""Recipes: shipped ones load, every key is documented, bad ones are refused in one line."""
+
+import dataclasses
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from labelemb.lab.recipes.recipe import Recipe, load_recipe, recipe_names, recipe_text
+from labelemb.support.errors import UserError
+
+EXPECTED = [
+    *("cifar10-resnet8", "cifar10-small", "cifar100-resnet18", "digits", "en-vi-news-small", "image-folder"),
+    *("iwslt15-en-vi", "lcsts", "mnist-cnn", "mnist-mlp", "multi30k-en-de-small", "numbers-en-vi", "text-csv"),
+    "zh-titles-small",
+]
+
+
+def error_of(*arguments: object) -> str:
+    with pytest.raises(UserError) as caught:
+        load_recipe(*arguments)  # type: ignore[arg-type]
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_the_recipes_of_the_paper_and_the_small_ones_ship() -> None:
+    assert recipe_names() == EXPECTED
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_key_of_a_shipped_recipe_has_a_comment_above_it(name: str) -> None:
+    lines = recipe_text(name).splitlines()
+    for above, line in itertools.pairwise(lines):
+        if "=" in line and not line.startswith("#"):
+            assert above.startswith("# "), line
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_written_recipe_reads_back_equal_and_comments_every_key(name: str, tmp_path: Path) -> None:
+    recipe = load_recipe(name, ["head.overrides.tau=1.5", 'data.label_names=["a\\"b", "ü"]'])
+    text = recipe.to_toml()
+    assert load_recipe(write(tmp_path, text)) == recipe
+    lines = text.splitlines()
+    assert all(above.startswith("# ") for above, line in itertools.pairwise(lines) if re.match(r"\w+ =", line))
+
+
+def test_a_recipe_file_without_a_name_is_called_like_its_file(tmp_path: Path) -> None:
+    assert load_recipe(write(tmp_path, "[train]\nepochs = 2\n")).name == "mine"
+
+
+def test_the_settings_of_the_paper() -> None:
+    mlp, cnn = load_recipe("mnist-mlp"), load_recipe("mnist-cnn")
+    assert (mlp.body.hidden, mlp.head.init_std, cnn.body.hidden, cnn.head.init_std) == (
+        (500, 500),
+        0.01,
+        (1024,),
+        0.001,
+    )
+    for recipe in (mlp, cnn):
+        assert (recipe.train.epochs, recipe.train.batch_size, recipe.train.evaluations_per_epoch) == (15, 100, 5)
+        assert (recipe.body.init, recipe.body.init_std, recipe.data.dev_size) == ("truncated_normal", 0.1, 5000)
+    resnet8, resnet18 = load_recipe("cifar10-resnet8"), load_recipe("cifar100-resnet18")
+    for recipe in (resnet8, resnet18):
+        assert (recipe.train.epochs, recipe.train.batch_size, recipe.data.augment) == (100, 128, "crop_flip")
+        assert (recipe.data.mean, recipe.data.std) == ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+    assert (resnet8.train.schedule, resnet18.train.schedule) == ("constant", "step")
+    assert (resnet18.train.step_every, resnet18.train.step_factor) == (40, 0.2)
+    for recipe in (mlp, cnn, resnet8, resnet18):
+        assert (recipe.train.optimizer, recipe.train.lr, recipe.head.objective) == ("adam", 0.001, "authors_vision")
+
+
+def test_the_settings_of_the_papers_text_experiments() -> None:
+    translation, summarization = load_recipe("iwslt15-en-vi"), load_recipe("lcsts")
+    sizes = [(r.body.layers, r.body.embedding_size, r.body.hidden_size) for r in (translation, summarization)]
+    assert sizes == [(2, 512, 512), (1, 400, 500)]
+    assert (translation.data.vocabulary, summarization.data.vocabulary) == (22439, 4000)
+    assert (translation.decode.beam, summarization.decode.beam) == (10, 1)
+    assert (translation.train.epochs, summarization.train.epochs) == (25, 10)
+    assert (translation.body.dropout, summarization.body.dropout) == (0.2, 0.0)
+    assert (translation.body.query_tanh, summarization.body.query_tanh) == (False, True)
+    for recipe in (translation, summarization):
+        assert (recipe.train.batch_size, recipe.train.lr, recipe.train.clip_norm) == (64, 0.001, 5.0)
+        assert (recipe.head.objective, recipe.head.soft_after_fraction) == ("authors_text", 0.38)
+
+
+def test_keys_that_came_later_leave_the_fingerprints_of_older_recipes_as_they_were() -> None:
+    assert load_recipe("digits").fingerprint().startswith("9c6f9b970c38")
+    assert load_recipe("mnist-mlp").fingerprint().startswith("503b297010b7")
+    assert load_recipe("digits", ["decode.beam=3"]).fingerprint() != load_recipe("digits").fingerprint()
+
+
+def test_overrides_change_single_keys() -> None:
+    changes = ["train.epochs=3", "train.lr=1", "data.folders=['a', 'b']", "train.dev=false", "train.optimizer=sgd"]
+    recipe = load_recipe("digits", [*changes, "head.overrides.tau=1", "train.precision=32"])
+    assert (recipe.train.epochs, recipe.train.lr, recipe.train.optimizer) == (3, 1.0, "sgd")
+    assert recipe.data.folders == ("a", "b")
+    assert recipe.train.dev is False
+    assert recipe.train.precision == "32"
+    assert recipe.head.overrides == {"tau": 1}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.epoch=3", "unknown key 'train.epoch'; did you mean 'train.epochs'?"),
+        ("epochs=3", "unknown key 'epochs'; did you mean 'train.epochs'?"),
+        ("train.zzzzzz=3", "unknown key 'train.zzzzzz'; there are epochs, batch_size, "),
+        ("trian.epochs=3", "unknown key 'trian'; did you mean 'train'?"),
+        ("head.overrides.taux=3", "unknown key 'head.overrides.taux'; did you mean 'tau'?"),
+        ("head.overrides.tau=-1", "head.overrides: "),
+        ("train.epochs=0", "train.epochs is 0, must be at least 1"),
+        ("train.epochs=2.5", "train.epochs must be a whole number, not 2.5"),
+        ("train.epochs=true", "train.epochs must be a whole number, not True"),
+        ("train.lr=0", "train.lr is 0.0, must be above 0"),
+        ("train.lr=inf", "train.lr must be finite"),
+        ("train.lr=fast", "train.lr must be a number, not 'fast'"),
+        ("train.momentum=1", "train.momentum is 1.0, must be below 1"),
+        ("train.optimizer=adm", "allowed are adam, adamw, sgd; did you mean 'adam'?"),
+        ("body.hidden=5", "body.hidden must be a list, not 5"),
+        ("body.hidden=[5, 0]", "body.hidden is 0, must be at least 1"),
+        ("train.dev=yes", "train.dev must be true or false, not 'yes'"),
+        ("train=3", "'train' must be a table, not 3"),
+        ("task=translate", "allowed are classification"),
+        ("train.epochs", "is not an override: write table.key=value"),
+        ("name.first=3", "'name' is a value, not a table"),
+    ],
+)
+def test_a_bad_override_is_one_line_with_what_is_allowed(override: str, message: str) -> None:
+    assert message in error_of("digits", [override])
+
+
+def test_an_unknown_recipe_is_answered_with_the_nearest_name() -> None:
+    assert "did you mean 'mnist-mlp'?" in error_of("mnist-mpl")
+    assert "unknown recipe 'zebra'" in error_of("zebra")
+    with pytest.raises(UserError, match="did you mean 'digits'"):
+        recipe_text("digit")
+
+
+def test_a_recipe_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert "missing.toml: No such file" in error_of(str(tmp_path / "missing.toml"))
+    broken = write(tmp_path, "[train\n")
+    assert f"{broken} is not a TOML file" in error_of(broken)
+    foreign = tmp_path / "foreign.toml"
+    foreign.write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in error_of(str(foreign))
+
+
+def test_a_byte_order_mark_before_a_recipe_does_no_harm(tmp_path: Path) -> None:
+    file = tmp_path / "digits.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + recipe_text("digits").encode())
+    assert load_recipe(str(file)) == load_recipe("digits")
+
+
+def test_the_fingerprint_follows_what_changes_a_result_and_nothing_else() -> None:
+    recipe = load_recipe("digits")
+    same = ["name=other", "train.device=cpu", "data.folders=['x']"]
+    assert load_recipe("digits", same).fingerprint() == recipe.fingerprint()
+    other = {
+        load_recipe("digits", [change]).fingerprint()
+        for change in ("train.lr=0.002", "head.overrides.tau=1", "data.ngrams=3")
+    }
+    assert len(other | {recipe.fingerprint()}) == 4
+
+
+def test_every_setting_is_documented() -> None:
+    tables = [
+        field.default_factory
+        for field in dataclasses.fields(Recipe)
+        if field.default_factory is not dataclasses.MISSING
+    ]
+    assert len(tables) == 5
+    for table in tables:
+        assert all(field.metadata["help"] for field in dataclasses.fields(table))  # type: ignore[arg-type]

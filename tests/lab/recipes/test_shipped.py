@@ -1,0 +1,39 @@
+"""Every shipped recipe trains, evaluates and is read back, on tiny data."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from labelemb.lab.methods.method import parse_method
+from labelemb.lab.recipes.recipe import load_recipe, recipe_names
+from labelemb.lab.runs.loop import train_run
+from labelemb.lab.tasks.main_score import main_score_of
+from labelemb.lab.trained.model import TrainedModel
+
+# the full widths are for real machines; everything else is as shipped
+WIDTHS = {"cifar10-resnet8": "0.05", "cifar100-resnet18": "0.05", "cifar10-small": "0.05", "mnist-cnn": "0.1"}
+NARROW = {
+    **{name: [f"body.width={width}"] for name, width in WIDTHS.items()},
+    **{
+        name: ["body.embedding_size=8", "body.hidden_size=8", "head.rank=4", "decode.max_length=5"]
+        for name in ("en-vi-news-small", "iwslt15-en-vi", "lcsts", "multi30k-en-de-small", "zh-titles-small")
+    },
+    "numbers-en-vi": ["body.hidden_size=8", "data.max_pairs=50", "data.dev_size=20", "data.test_size=20"],
+}
+
+
+@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("method", ["label-embedding", "label-embedding@recommended"])
+def test_a_shipped_recipe_trains(
+    name: str, method: str, tmp_path: Path, tiny_data: Callable[[str], Path | None]
+) -> None:
+    recipe = load_recipe(name, ["train.epochs=1", *NARROW.get(name, [])])
+    data = tiny_data(name)
+    result = train_run(recipe, parse_method(method), 0, data, tmp_path / "run")
+    assert 0 <= result["test_error"] <= 100
+    assert len(result["curve"]) == 1
+    scores = TrainedModel(tmp_path / "run").evaluate(data)
+    assert scores["test"].error == result["test_error"]
+    reported = main_score_of(result).reported
+    assert getattr(scores["test"], reported) == result[f"test_{reported}"]

@@ -1,0 +1,48 @@
+"""The kept tables of measured results follow from the kept runs, and the pages show them as they are."""
+
+import json
+import runpy
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from labelemb.lab.comparison.summary import finished_results, summarise
+from labelemb.lab.comparison.tables import markdown, render, tables
+from tests.helpers.pages import ROOT, text_of
+
+RESULTS = ROOT / "results"
+KEPT = sorted(file.parent.name for file in RESULTS.glob("*/summary.json"))
+SHOWN = ("mnist-mlp", "clinc150", "clinc150-10", "mnist-cnn-bf16")
+"""Comparisons whose tables stand in results/README.md as the command prints them."""
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_the_kept_summary_and_table_follow_from_the_kept_runs(name: str) -> None:
+    summary = summarise(finished_results(RESULTS / "runs" / name))
+    kept = json.loads((RESULTS / name / "summary.json").read_text())
+    assert json.loads(json.dumps(summary)) == kept, f"run `python results/refresh.py {name}`"
+    assert (RESULTS / name / "table.md").read_text() == render(summary) + "\n"
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_page_of_results_shows_the_rows_of_the_tables(name: str) -> None:
+    shown = set(text_of("results/README.md").splitlines())
+    for header, rows in tables(json.loads((RESULTS / name / "summary.json").read_text())):
+        lines = [line for line in markdown(header, rows).splitlines() if "| reused-labels" not in line]
+        assert not [line for line in lines if line not in shown]
+
+
+def test_refresh_writes_the_tables_and_curves_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = shutil.copy(RESULTS / "refresh.py", tmp_path)
+    name = "numbers-en-vi"
+    shutil.copytree(RESULTS / "runs" / name, tmp_path / "runs" / name)
+    monkeypatch.setattr(sys, "argv", ["refresh.py", name])
+    runpy.run_path(script, run_name="__main__")
+    for file in ("summary.json", "table.md"):
+        assert (tmp_path / name / file).read_text() == (RESULTS / name / file).read_text()
+    assert (tmp_path / name / "curves.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr(sys, "argv", ["refresh.py", "mnist"])
+    with pytest.raises(SystemExit, match=r"there are no finished runs in .*mnist; kept are numbers-en-vi"):
+        runpy.run_path(script, run_name="__main__")
