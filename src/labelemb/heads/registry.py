@@ -1,0 +1,81 @@
+"""Heads by the names of their methods, for everything that lets a user choose a method by name.
+
+A factory is called as factory(in_features, num_labels, rows_per_epoch=..., total_steps=..., **options). The two named
+keywords are facts about the training (see `make`): a factory hands them on only if its head uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from labelemb.heads.base import Head
+from labelemb.heads.confidence_penalty import ConfidencePenaltyHead
+from labelemb.heads.label_embedding import LabelEmbeddingHead
+from labelemb.heads.online_smoothing import OnlineSmoothingHead
+from labelemb.heads.plain import PlainHead
+from labelemb.heads.teacher_free import TeacherFreeHead
+
+HeadFactory = Callable[..., Head]
+
+_FACTORIES: dict[str, HeadFactory] = {}
+
+
+def register(name: str, factory: HeadFactory) -> None:
+    """Add a method. A name that is taken by another factory is a ValueError."""
+    if _FACTORIES.setdefault(name, factory) is not factory:
+        raise ValueError(f"a method named {name!r} is registered already")
+
+
+def names() -> tuple[str, ...]:
+    """All registered names, in the order of their registration."""
+    return tuple(_FACTORIES)
+
+
+def make(
+    name: str,
+    in_features: int,
+    num_labels: int,
+    *,
+    rows_per_epoch: int | None = None,
+    total_steps: int | None = None,
+    **options: Any,
+) -> Head:
+    """A new head of the named method.
+
+    Arguments:
+        rows_per_epoch: training examples (tokens for a sequence model), for methods that average over an epoch.
+        total_steps: optimiser updates of the training, for methods with a schedule.
+        options: of the method's head; one that it does not have is a TypeError.
+    """
+    if name not in _FACTORIES:
+        raise ValueError(f"unknown method {name!r}: known are {', '.join(_FACTORIES)}")
+    training = {"rows_per_epoch": rows_per_epoch, "total_steps": total_steps}
+    return _FACTORIES[name](in_features, num_labels, **training, **options)
+
+
+def _without_training(kind: Callable[..., Head], **defaults: Any) -> HeadFactory:
+    """A factory of heads that need to know nothing about the training."""
+
+    def factory(
+        in_features: int, num_labels: int, *, rows_per_epoch: int | None, total_steps: int | None, **options: Any
+    ) -> Head:
+        return kind(in_features, num_labels, **defaults | options)
+
+    return factory
+
+
+def _online_smoothing(
+    in_features: int, num_labels: int, *, rows_per_epoch: int | None, total_steps: int | None, **options: Any
+) -> Head:
+    if rows_per_epoch is None:
+        raise ValueError("online smoothing needs rows_per_epoch=, the number of training examples")
+    return OnlineSmoothingHead(in_features, num_labels, rows_per_epoch=rows_per_epoch, **options)
+
+
+register("plain", _without_training(PlainHead))
+register("label-smoothing", _without_training(PlainHead, label_smoothing=0.1))
+register("label-embedding", LabelEmbeddingHead)
+register("online-smoothing", _online_smoothing)
+register("confidence-penalty", _without_training(ConfidencePenaltyHead))
+register("teacher-free", _without_training(TeacherFreeHead))
