@@ -48,7 +48,7 @@ for options in ({}, {"rank": 2}, {"objective": Objective.recommended()}, {"impl"
     losses = []
     for step in range(30):
         optimizer.zero_grad()
-        out = model(x, y, progress=step / 30)
+        out = model(x, targets=y, progress=step / 30)
         out.loss.backward()
         optimizer.step()
         losses.append(out.terms.hard.item())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,15 +14,15 @@ from labelemb import Head, HeadOutput, LabelEmbeddingHead, Objective, PlainHead,
 
 
 class Net(nn.Module):
-    """A model with its last layer inside a submodule, something behind that layer, and an argument of its own."""
+    """A model with its last layer inside a submodule and a second positional argument, as a ViT's `attn_mask`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.body = nn.Linear(4, 8)
         self.classifier = nn.Sequential(nn.ReLU(), nn.Linear(8, 3))
 
-    def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
-        return self.classifier(self.body(x)) * scale
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.classifier(self.body(x if mask is None else x * mask))
 
 
 class Plain(nn.Module):
@@ -51,13 +52,13 @@ def test_without_targets_the_model_gives_what_it_gave_before() -> None:
     attached = attach(model, "fc")
     assert attached is model
     assert torch.equal(model(X), before)
-    assert torch.equal(model(X, None), before)
+    assert torch.equal(model(X, targets=None), before)
 
 
 def test_with_targets_it_gives_what_the_head_gives_for_the_hidden_state() -> None:
     head = LabelEmbeddingHead.from_linear(plain_model().fc)
     model = attach(plain_model(), "fc")
-    out = model(X, Y)
+    out = model(X, targets=Y)
     assert isinstance(out, HeadOutput)
     torch.testing.assert_close(out.loss, head(model.body(X).relu(), Y).loss)
     torch.testing.assert_close(out.logits, model(X))
@@ -84,7 +85,7 @@ def test_any_head_of_the_right_sizes_may_be_given() -> None:
     head = PlainHead(8, 3, label_smoothing=0.1)
     model = attach(plain_model(), "fc", head)
     expected = nn.functional.cross_entropy(model(X), Y, label_smoothing=0.1)
-    torch.testing.assert_close(model(X, Y).loss, expected)
+    torch.testing.assert_close(model(X, targets=Y).loss, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -100,42 +101,45 @@ def test_a_layer_inside_a_submodule_is_found_by_its_path() -> None:
     assert isinstance(model(X, targets=Y), HeadOutput)
 
 
-def test_an_argument_of_the_models_own_stays_its_own() -> None:
-    model = Net()
-    expected = model(X, 2.0)
+def test_a_second_positional_argument_stays_the_models_own() -> None:
+    model, mask = Net(), torch.tensor([1.0, 0.0, 1.0, 1.0])
+    expected = model(X, mask)
     attach(model, "classifier.1")
-    assert torch.equal(model(X, 2.0), expected)  # the second positional argument is still `scale`
-    assert isinstance(model(X, 2.0, Y), HeadOutput)  # one more than forward takes: the targets
-    assert isinstance(model(X, scale=2.0, targets=Y), HeadOutput)
+    assert torch.equal(model(X, mask), expected)
+    for out in (model(X, mask, targets=Y), model(X, mask=mask, targets=Y)):
+        assert isinstance(out, HeadOutput)
+        torch.testing.assert_close(out.logits, expected)
+
+
+def test_targets_are_keyword_only() -> None:
+    with pytest.raises(TypeError, match="positional arguments"):
+        attach(plain_model(), "fc")(X, Y)
 
 
 def test_the_heads_call_options_are_passed_on() -> None:
     head = LabelEmbeddingHead.from_linear(plain_model().fc)
     model = attach(plain_model(), "fc")
     weights = torch.tensor([1.0, 0.0, 2.0, 1.0, 0.5])
-    out = model(X, Y, sample_weight=weights, num_items=10)
+    out = model(X, targets=Y, sample_weight=weights, num_items=10)
     expected = head(model.body(X).relu(), Y, sample_weight=weights, num_items=10)
     torch.testing.assert_close(out.loss, expected.loss)
-    assert model(X, Y, reduction="none").loss.shape == (5,)
+    assert model(X, targets=Y, reduction="none").loss.shape == (5,)
     recommended = attach(plain_model(), "fc", objective=Objective.recommended())
-    assert isinstance(recommended(X, Y, progress=0.3), HeadOutput)
+    assert isinstance(recommended(X, targets=Y, progress=0.3), HeadOutput)
 
 
 def test_the_heads_call_options_do_not_reach_the_model_where_targets_are_none() -> None:
     model = attach(plain_model(), "fc", objective=Objective.recommended())
     expected, weights = model(X), torch.ones(5)
-    for logits in (
-        model(X, None, progress=0.3, step=2),
-        model(X, targets=None, sample_weight=weights, num_items=5, reduction="none"),
-    ):
-        assert torch.equal(logits, expected)
+    logits = model(X, targets=None, sample_weight=weights, num_items=5, progress=0.3, reduction="none")
+    assert torch.equal(logits, expected)
 
 
 def test_a_training_step_moves_body_predictor_observer_and_embedding() -> None:
     model = attach(plain_model(), "fc")
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    model(X, Y).loss.backward()
+    model(X, targets=Y).loss.backward()
     optimizer.step()
     for name in ("body.weight", "fc.predictor.weight", "fc.observer.weight", "fc.embedding.weight"):
         assert not torch.equal(dict(model.named_parameters())[name], before[name]), name
@@ -147,7 +151,7 @@ def test_copies_of_an_attached_model_stay_apart() -> None:
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.zero_()
-    first, second = model(X, Y), other(X, Y)
+    first, second = model(X, targets=Y), other(X, targets=Y)
     assert isinstance(second, HeadOutput)
     assert second.logits is not None
     assert second.logits.abs().sum() == 0
@@ -165,12 +169,11 @@ def test_a_state_dict_loads_into_another_attached_model() -> None:
 def test_an_error_inside_the_model_leaves_no_targets_behind() -> None:
     model = attach(plain_model(), "fc")
     with pytest.raises(ValueError, match="four features"):
-        model(torch.randn(5, 3), Y)
+        model(torch.randn(5, 3), targets=Y)
     assert isinstance(model(X), Tensor)
 
 
-def test_what_the_model_does_behind_its_last_layer_sees_logits_of_the_right_shape() -> None:
-    """Also where the chunked implementation never had all logits in memory."""
+def test_a_head_that_never_has_all_logits_in_memory_trains_the_model() -> None:
     model = Net()
     attach(model, "classifier.1", impl="chunked")
     head: Any = model.classifier[1]
@@ -183,7 +186,7 @@ def test_what_the_model_does_behind_its_last_layer_sees_logits_of_the_right_shap
 
 def test_eval_mode_gives_logits_and_losses_that_count_nothing() -> None:
     model = attach(plain_model(), "fc").eval()
-    model(X, Y)
+    model(X, targets=Y)
     head: Any = model.fc
     assert int(head.counts.sum()) == 0
 
@@ -216,6 +219,161 @@ def test_only_a_linear_layer_can_be_replaced_and_only_once() -> None:
         attach(model, "classifier.1")
 
 
+class Behind(Plain):
+    """Does something with the output of its last layer."""
+
+    def __init__(self, change: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.change, self.other, self.scale = change, nn.Linear(4, 3), nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: Tensor) -> Any:
+        return self.change(self, super().forward(x), x)  # type: ignore[call-arg]
+
+
+CHANGES: dict[str, tuple[Callable[..., Any], str]] = {
+    "a second head, both given": (lambda model, logits, x: (logits, model.other(x)), "a tuple"),
+    "a second head, averaged": (lambda model, logits, x: (logits + model.other(x)) / 2, "another tensor"),
+    "a residual": (lambda model, logits, x: logits + model.other(x), "another tensor"),
+    "a logit scale": (lambda model, logits, x: logits * model.scale, "another tensor"),
+    "a softmax": (lambda model, logits, x: logits.softmax(-1), "another tensor"),
+    "a dictionary": (lambda model, logits, x: {"out": logits}, "a dict"),
+    "another layer": (lambda model, logits, x: model.other(x), "another tensor"),
+}
+
+
+@pytest.mark.parametrize("impl", ["auto", "chunked"])
+@pytest.mark.parametrize("name", list(CHANGES))
+def test_a_model_whose_output_is_not_that_of_the_layer_is_refused_at_every_call_with_targets(
+    name: str, impl: str
+) -> None:
+    change, given = CHANGES[name]
+    model = Behind(change)
+    expected = model(X)
+    attach(model, "fc", impl=impl)
+    message = f"Behind must return the output of layer 'fc' unchanged, but returned {given}: "
+    for _ in range(2):
+        with pytest.raises(ValueError, match=message):
+            model(X, targets=Y)
+    found = model(X)
+    assert type(found) is type(expected)  # and predicts as before
+    if isinstance(found, Tensor):
+        assert torch.equal(found, expected)
+
+
+def test_a_model_that_leaves_the_layer_out_of_a_call_is_refused() -> None:
+    class Skips(Plain):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.body(x)
+
+    with pytest.raises(ValueError, match="must return the output of layer 'fc' unchanged, but returned another tensor"):
+        attach(Skips(), "fc")(X, targets=Y)
+
+
+def test_a_model_that_calls_the_layer_twice_is_refused() -> None:
+    class Twice(Plain):
+        def forward(self, x: Tensor) -> Tensor:
+            self.fc(self.body(-x))
+            return super().forward(x)
+
+    with pytest.raises(ValueError, match="calls layer 'fc' twice"):
+        attach(Twice(), "fc")(X, targets=Y)
+
+
+def test_a_layer_that_is_replaced_later_is_an_error_and_can_be_attached_to_again() -> None:
+    model = attach(plain_model(), "fc")
+    copied = copy.deepcopy(model)
+    model.fc = nn.Linear(8, 6)  # what reset_classifier of timm does
+    for arguments in ({}, {"targets": Y}):
+        with pytest.raises(ValueError, match="layer 'fc' was replaced after `attach`"):
+            model(X, **arguments)
+    assert isinstance(copied(X, targets=Y), HeadOutput)
+    attach(model, "fc")
+    assert model(X, targets=torch.tensor([5, 1, 2, 0, 1])).logits.shape == (5, 6)
+    del copied.fc
+    with pytest.raises(ValueError, match="layer 'fc' was replaced after `attach`"):
+        copied(X)
+
+
+def test_a_model_has_one_attached_head() -> None:
+    model = attach(plain_model(), "fc")
+    with pytest.raises(ValueError, match="layer 'fc' is a head already"):
+        attach(model, "body")
+
+
+def test_a_forward_with_an_argument_that_the_head_needs_is_refused() -> None:
+    class Detector(Plain):
+        def forward(self, x: Tensor, targets: Tensor | None = None) -> Tensor:
+            return super().forward(x)
+
+    with pytest.raises(ValueError, match=r"Detector\.forward has the argument 'targets' itself"):
+        attach(Detector(), "fc")
+
+
+@pytest.mark.parametrize("options", [{}, {"impl": "chunked"}, {"weight": torch.tensor([1.0, 2.0, 3.0])}])
+def test_a_checkpoint_from_before_attach_loads_as_if_attached_afterwards(options: dict[str, Any]) -> None:
+    saved = plain_model(1).state_dict()
+    model = attach(plain_model(0), "fc", **options)
+    model.load_state_dict(saved)
+    later = plain_model(0)
+    later.load_state_dict(saved)
+    attach(later, "fc", **options)
+    for name, expected in later.state_dict().items():
+        assert torch.equal(model.state_dict()[name], expected), name
+    assert torch.equal(model(X, targets=Y).loss, later(X, targets=Y).loss)
+
+
+def test_a_checkpoint_from_before_attach_keeps_what_was_learned_about_labels_but_not_the_temperature() -> None:
+    model = attach(plain_model(0), "fc")
+    head: Any = model.fc
+    head.temperature.fill_(2)
+    head.counts.fill_(3)
+    model.load_state_dict(plain_model(1).state_dict())
+    assert (float(head.temperature), head.counts.tolist()) == (1.0, [3, 3, 3])
+    copied = copy.deepcopy(model)
+    copied.load_state_dict(plain_model(2).state_dict())
+    assert torch.equal(copied(X), plain_model(2)(X))
+    assert torch.equal(model(X), plain_model(1)(X))
+
+
+def test_a_head_without_observer_loads_a_checkpoint_from_before_attach() -> None:
+    model = attach(plain_model(0), "fc", PlainHead(8, 3))
+    model.load_state_dict(plain_model(1).state_dict())
+    assert torch.equal(model(X), plain_model(1)(X))
+
+
+def test_a_checkpoint_that_lacks_a_part_of_the_layer_is_refused_as_ever() -> None:
+    saved = plain_model(1).state_dict()
+    del saved["fc.bias"]
+    with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "fc.predictor.bias"'):
+        attach(plain_model(0), "fc").load_state_dict(saved)
+    with pytest.raises(RuntimeError, match=r'Unexpected key\(s\) in state_dict: "more"'):
+        attach(plain_model(0), "fc").load_state_dict(plain_model(1).state_dict() | {"more": X})
+
+
+@pytest.mark.parametrize("layer", ["fc", "classifier.1"])
+def test_the_state_of_an_attached_model_loads_into_the_plain_one(layer: str) -> None:
+    make = plain_model if layer == "fc" else Net
+    model = attach(make(), layer)
+    for state in (predictor_only(model).state_dict(), predictor_only(model.state_dict())):
+        plain = make()
+        plain.load_state_dict(state)
+        assert torch.equal(plain(X), model(X))
+    head: Any = model.get_submodule(layer)
+    head.temperature.fill_(0.5)
+    plain.load_state_dict(predictor_only(model.state_dict(), fold_temperature=True))
+    torch.testing.assert_close(plain(X), 2 * model(X))
+
+
+def test_models_of_transformers_are_sent_to_their_own_function() -> None:
+    """By the name of their class: the library need not be there."""
+    kind = type("PreTrainedModel", (Plain,), {"__module__": "transformers.modeling_utils"})
+    model = type("BertForSequenceClassification", (kind,), {"__module__": "elsewhere"})()
+    message = r"use labelemb\.integrations\.transformers\.attach_to_pretrained"
+    with pytest.raises(TypeError, match=f"BertForSequenceClassification is a Hugging Face model.*{message}"):
+        attach(model, "fc")
+    assert isinstance(model.fc, nn.Linear)
+
+
 def test_the_predictor_alone_is_a_plain_model_with_the_same_answers() -> None:
     model = attach(plain_model(), "fc")
     plain = predictor_only(model)
@@ -223,10 +381,10 @@ def test_the_predictor_alone_is_a_plain_model_with_the_same_answers() -> None:
     assert [name for name, _ in plain.named_parameters()] == ["body.weight", "body.bias", "fc.weight", "fc.bias"]
     assert torch.equal(plain(X), model(X))
     with pytest.raises(TypeError):
-        plain(X, Y)  # nothing of the attachment is left
+        plain(X, targets=Y)  # nothing of the attachment is left
     with torch.no_grad():
         plain.fc.weight.zero_()
-    assert isinstance(model(X, Y), HeadOutput)
+    assert isinstance(model(X, targets=Y), HeadOutput)
     assert model(X).abs().sum() > 0
 
 
@@ -269,6 +427,6 @@ def test_weights_that_the_predictor_shares_stay_shared_in_copies() -> None:
     assert copied.out.predictor.weight is copied.words.weight
     assert copied.words.weight is not model.words.weight
     tokens = torch.tensor([1, 2, 3])
-    assert torch.equal(copied(tokens, tokens).loss, model(tokens, tokens).loss)
+    assert torch.equal(copied(tokens, targets=tokens).loss, model(tokens, targets=tokens).loss)
     plain: Any = predictor_only(model)
     assert plain.out.weight is plain.words.weight

@@ -36,7 +36,7 @@ def train(model: nn.Module, call: Any, steps: int = 3, autocast: bool = False) -
         optimizer.zero_grad()
         progress = {"progress": step / steps} if head.objective.mass_floor else {}
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            loss: Tensor = call(X, Y, **progress).loss
+            loss: Tensor = call(X, targets=Y, **progress).loss
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
@@ -72,7 +72,7 @@ def test_a_compiled_step_with_the_optimiser_in_it_is_the_plain_step() -> None:
     optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (plain, model)]
 
     def step(one: nn.Module, optimizer: torch.optim.Optimizer) -> Tensor:
-        out = one(X, Y)
+        out = one(X, targets=Y)
         out.loss.backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -51,7 +51,7 @@ class Attached(Classifier):
         del self.head
 
     def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
-        return self.body(batch[0], batch[1]).loss
+        return self.body(batch[0], targets=batch[1]).loss
 
     def validation_step(self, batch: list[Tensor], batch_idx: int) -> None:
         self.body(batch[0])
