@@ -14,7 +14,7 @@ import pytorch_lightning
 import torch
 import transformers
 
-from labelemb.integrations.versions import require
+from labelemb.support.optional import require_version
 from tests.helpers.pages import ROOT
 
 
@@ -51,7 +51,7 @@ def test_a_version_outside_the_tested_range_is_a_warning_with_the_range(
     monkeypatch.setattr(sys.modules["transformers"], "__version__", version)
     expected = rf"transformers {re.escape(version)} is installed, but .* is tested with 5\.0 to 5\.22 only"
     with pytest.warns(UserWarning, match=expected):
-        require("transformers", extra="transformers", oldest=(5, 0), newest=(5, 22))
+        require_version("transformers", extra="transformers", oldest=(5, 0), newest=(5, 22))
 
 
 @pytest.mark.parametrize("version", ["5.0.0", "5.22.2", "5.3.0.dev0"])
@@ -59,7 +59,7 @@ def test_a_tested_version_is_none(version: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sys.modules["transformers"], "__version__", version)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        require("transformers", extra="transformers", oldest=(5, 0), newest=(5, 22))
+        require_version("transformers", extra="transformers", oldest=(5, 0), newest=(5, 22))
 
 
 @pytest.mark.parametrize("adapter", ["transformers", "lightning"])
@@ -74,5 +74,5 @@ def test_the_pages_name_the_tested_range_and_the_installed_version_is_in_it(adap
 
 
 def test_a_missing_library_says_what_to_install() -> None:
-    with pytest.raises(ImportError, match=r"needs no_such_library: pip install 'labelemb\[lightning\]'"):
-        require("no_such_library", extra="lightning", oldest=(1, 0), newest=(2, 0))
+    with pytest.raises(ImportError, match=r"needs the package no_such_library: pip install 'labelemb\[lightning\]'"):
+        require_version("no_such_library", extra="lightning", oldest=(1, 0), newest=(2, 0))

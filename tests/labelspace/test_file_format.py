@@ -270,8 +270,8 @@ def test_a_failing_write_leaves_the_old_file_and_nothing_else(path, monkeypatch)
     def full_disk(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("labelemb.support.atomic.os.fsync", full_disk)
-    with pytest.raises(UserError, match=r"labels.safetensors: cannot be written: No space left"):
+    monkeypatch.setattr("labelemb.support.files.os.fsync", full_disk)
+    with pytest.raises(UserError, match=r"cannot write .*labels.safetensors: No space left"):
         factor_space().save(path)
     assert path.read_bytes() == before
     assert files_in(path.parent) == [path.name]
@@ -302,18 +302,18 @@ def test_the_old_file_stays_in_place_until_the_new_one_is_whole(path, monkeypatc
     seen = []
     synchronise = os.fsync
     monkeypatch.setattr(
-        "labelemb.support.atomic.os.fsync",
+        "labelemb.support.files.os.fsync",
         lambda descriptor: (seen.append(path.read_bytes()), synchronise(descriptor)),
     )
     factor_space().save(path)
-    assert seen == [before]
+    assert seen[0] == before
     assert path.read_bytes() != before
 
 
 def test_places_that_cannot_be_written_are_named(tmp_path):
-    with pytest.raises(UserError, match=r"missing.labels: cannot be written: No such file or directory"):
+    with pytest.raises(UserError, match=r"cannot write .*missing.labels: No such file or directory"):
         dense_space().save(tmp_path / "missing" / "labels")
-    with pytest.raises(UserError, match="cannot be written"):
+    with pytest.raises(UserError, match="cannot write"):
         dense_space().save(tmp_path)
     assert files_in(tmp_path) == []
 

@@ -171,7 +171,8 @@ def test_a_map_without_scipy_is_one_line(
     monkeypatch.setattr(importlib, "import_module", without_scipy)
     dense().save(tmp_path / "many.safetensors")
     assert main(["map", str(tmp_path / "many.safetensors")]) == 2
-    assert capsys.readouterr().err == "labelemb: this needs the package scipy: pip install 'labelemb[lab]'\n"
+    needs = "a map of this many labels needs the package scipy: pip install 'labelemb[plot]'"
+    assert capsys.readouterr().err == f"labelemb: {needs}\n"
 
 
 def test_the_heatmap_is_printed_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -194,7 +194,7 @@ def test_suggestions_compare_few_names_however_many_there_are(monkeypatch):
     compared = []
     original = __import__("difflib").get_close_matches
     monkeypatch.setattr(
-        "labelemb.labelspace.names.difflib.get_close_matches",
+        "labelemb.support.wording.difflib.get_close_matches",
         lambda word, names, **options: compared.extend(names) or original(word, names, **options),
     )
     names = [f"item {number:05}" for number in range(30_000)]

@@ -1,9 +1,11 @@
-"""Files are whole whoever writes them."""
+"""Files are whole whoever writes them, and a killed writer leaves nothing behind for long."""
 
 import errno
-import itertools
+import multiprocessing
 import os
-from collections.abc import Iterable
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +15,110 @@ from labelemb.lab.runs.checkpoint import save_checkpoint
 from labelemb.support import files
 from labelemb.support.errors import UserError
 
+KILLED_WRITER = """
+import os, signal, sys
+from pathlib import Path
+from labelemb.support import files
 
-def test_two_processes_may_write_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, write_aside = tmp_path / "summary.json", files.write_aside
-    processes = itertools.count(1)
-    monkeypatch.setattr(files.os, "getpid", lambda: next(processes))
+moment = sys.argv[2]
+def die(*arguments, **keywords):
+    os.kill(os.getpid(), signal.SIGKILL)
 
-    def overtaken(aside: Path, parts: Iterable[bytes | memoryview]) -> None:
-        write_aside(aside, parts)
-        monkeypatch.setattr(files, "write_aside", write_aside)
+if moment == "renaming":
+    Path.replace = die
+if moment == "flushing":
+    os.fsync = die
+with files.replacing(sys.argv[1]) as file:
+    file.write(b"half")
+    if moment == "writing":
+        die()
+"""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills a process")
+@pytest.mark.parametrize("moment", ["writing", "flushing", "renaming"])
+def test_what_a_killed_process_was_writing_is_removed_by_the_next_write_in_the_folder(
+    moment: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "labels.safetensors"
+    path.write_bytes(b"old")
+    killed = subprocess.run([sys.executable, "-c", KILLED_WRITER, str(path), moment], check=False, timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    assert path.read_bytes() == b"old"
+    assert len(names(tmp_path)) == 2, "the process was killed before it had left anything"
+    files.write_bytes(tmp_path / "other.json", b"{}")
+    assert names(tmp_path) == ["labels.safetensors", "other.json"]
+
+
+def test_a_file_that_a_living_process_writes_is_no_leftover(tmp_path: Path) -> None:
+    with files.replacing(tmp_path / "slow") as file:
+        file.write(b"whole")
+        process = multiprocessing.get_context("spawn").Process(target=files.write_bytes, args=(tmp_path / "fast", b"1"))
+        process.start()
+        process.join(120)
+        assert process.exitcode == 0
+    assert (tmp_path / "slow").read_bytes() == b"whole"
+    assert names(tmp_path) == ["fast", "slow"]
+
+
+def test_files_of_others_that_look_temporary_stay(tmp_path: Path) -> None:
+    for name in ("thesis.tmp", ".thesis.tmp", ".labelemb-notes"):
+        (tmp_path / name).touch()
+    files.write_bytes(tmp_path / "a", b"")
+    assert names(tmp_path) == [".labelemb-notes", ".thesis.tmp", "a", "thesis.tmp"]
+
+
+def test_a_file_taken_for_a_leftover_before_its_lock_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, removed = files.fcntl.flock, []
+
+    def too_late(file: Any, operation: int) -> None:
+        if not removed:
+            removed.append(file.name)
+            Path(file.name).unlink()  # as another process does that finds it unlocked
+        lock(file, operation)
+
+    monkeypatch.setattr(files.fcntl, "flock", too_late)
+    files.write_bytes(tmp_path / "a", b"whole")
+    assert removed
+    assert (tmp_path / "a").read_bytes() == b"whole"
+    assert names(tmp_path) == ["a"]
+
+
+def test_two_processes_may_write_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "summary.json"
+    with files.replacing(path) as file:
+        file.write(b"whole")
         files.write_bytes(path, b"of another process")
-
-    monkeypatch.setattr(files, "write_aside", overtaken)
-    files.write_bytes(path, b"whole")
     assert path.read_bytes() == b"whole"
-    assert list(tmp_path.iterdir()) == [path]
+    assert names(tmp_path) == ["summary.json"]
+
+
+def test_the_file_before_can_be_kept_under_another_name(tmp_path: Path) -> None:
+    path, previous = tmp_path / "checkpoint", tmp_path / "checkpoint.previous"
+    for number in range(3):
+        files.write_bytes(path, b"%d" % number, previous=previous)
+    assert (path.read_bytes(), previous.read_bytes()) == (b"2", b"1")
+
+
+def test_an_exception_in_the_block_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+
+    def interrupted() -> None:
+        with files.replacing(path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["a"]
 
 
 def test_a_disk_that_refuses_everything_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import inspect
 from collections.abc import Mapping
 from typing import Any, TypeVar, overload
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from labelemb.heads.base import Head, HeadOutput
 from labelemb.heads.label_embedding import LabelEmbeddingHead
+from labelemb.support.wording import closest
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -262,7 +262,7 @@ def _find_linear(model: nn.Module, layer: str | None) -> nn.Linear:
     modules = dict(model.named_modules())
     if not layer or layer not in modules:
         linear = [name for name, module in modules.items() if isinstance(module, nn.Linear)]
-        near = difflib.get_close_matches(layer or "", linear, 3) or linear[-5:]
+        near = closest(layer or "", linear) or linear[-5:]
         wrong = "name the layer to replace" if layer is None else f"the model has no layer {layer!r}"
         raise ValueError(f"{wrong}; its linear layers: {', '.join(near) or 'none'}")
     found = modules[layer]

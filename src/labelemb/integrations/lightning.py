@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from labelemb.heads import Head, HeadOutput
-from labelemb.integrations.versions import require
 from labelemb.labelspace.names import check_names
 from labelemb.labelspace.pictures import heatmap_figure, heatmap_labels
+from labelemb.support.optional import require_version
 
 OLDEST, NEWEST = (2, 4), (2, 6)
 LIBRARY = "pytorch_lightning" if find_spec("lightning") is None else "lightning"
-require(LIBRARY, extra="lightning", oldest=OLDEST, newest=NEWEST)
+require_version(LIBRARY, extra="lightning", oldest=OLDEST, newest=NEWEST)
 
 if TYPE_CHECKING or LIBRARY == "pytorch_lightning":
     from pytorch_lightning import Callback, LightningModule, Trainer

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from labelemb.labelspace.errors import LabelSpaceError
 from labelemb.labelspace.forms import Form
-from labelemb.labelspace.names import quote_few, refuse_repeated
-from labelemb.support.atomic import replacing
+from labelemb.labelspace.names import refuse_repeated
+from labelemb.support.files import replacing
+from labelemb.support.wording import quote_few
 
 
 def write_csv(path: str | os.PathLike[str], names: Sequence[str], matrix: Tensor, delimiter: str) -> None:

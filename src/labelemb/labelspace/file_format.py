@@ -20,7 +20,7 @@ from torch import Tensor
 from labelemb.labelspace.errors import LabelSpaceError
 from labelemb.labelspace.forms import DenseForm, FactorForm, Form, require_finite
 from labelemb.labelspace.top_k_form import TopKForm
-from labelemb.support.atomic import replacing
+from labelemb.support.files import replacing
 
 FORMAT = "labelemb.label-space"
 VERSION = 1

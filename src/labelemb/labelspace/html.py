@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from labelemb.labelspace.most_alike import most_alike
-from labelemb.labelspace.names import shortened
 from labelemb.labelspace.pictures import colour_range
+from labelemb.support.wording import shorten
 
 if TYPE_CHECKING:
     from labelemb.labelspace.space import LabelSpace
@@ -42,7 +42,7 @@ def html_table(space: LabelSpace) -> str:
 
 
 def _name_cell(space: LabelSpace, index: int) -> str:
-    name = escape(shortened(space.names[index], LONGEST_NAME))
+    name = escape(shorten(space.names[index], LONGEST_NAME))
     return name if space.learned(index) else f"<i>{name}*</i>"
 
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from labelemb.labelspace.conversion import integer_copy
 from labelemb.labelspace.errors import LabelSpaceError, UnknownLabelError
-from labelemb.labelspace.names import LONGEST_QUOTE, check_names, closest
+from labelemb.labelspace.names import check_names
+from labelemb.support.wording import LONGEST_QUOTE, did_you_mean
 
 Label = str | SupportsIndex
 Labels = Iterable[Label] | Label | Tensor
@@ -32,8 +33,7 @@ class LabelIndex:
         if isinstance(label, str):
             if label in self._index_of:
                 return self._index_of[label]
-            near = closest(label, self.names)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            hint = did_you_mean(label, self.names, limit=3)
             raise UnknownLabelError(f"unknown label {label[:LONGEST_QUOTE]!r} among {len(self)}{hint}")
         if isinstance(label, bool):
             raise TypeError(f"a label is a name or an index, not {label}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from labelemb.labelspace.errors import LabelSpaceError
-from labelemb.labelspace.names import in_a_line
+from labelemb.support.wording import one_line
 
 if TYPE_CHECKING:
     from labelemb.labelspace.space import LabelSpace
@@ -31,9 +31,9 @@ class Neighbors(list[Neighbor]):
         self.note = note
 
     def __str__(self) -> str:
-        names = [in_a_line(neighbor.name) for neighbor in self]
+        names = [one_line(neighbor.name) for neighbor in self]
         width = max(map(len, names), default=0)
-        lines = [f"nearest to {in_a_line(self.label)}:"]
+        lines = [f"nearest to {one_line(self.label)}:"]
         lines += [f"  {name:<{width}}  {near.similarity:.4g}" for name, near in zip(names, self, strict=True)]
         if self.note:
             lines.append(f"  ({self.note})")

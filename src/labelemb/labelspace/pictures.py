@@ -13,8 +13,8 @@ import numpy as np
 
 from labelemb.labelspace.map import LabelMap, label_map
 from labelemb.labelspace.most_alike import most_alike
-from labelemb.labelspace.names import shortened
 from labelemb.support.optional import import_optional
+from labelemb.support.wording import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +63,7 @@ def draw_heatmap(space: LabelSpace, shown: Sequence[int], axes: Axes) -> None:
     low, high = colour_range(matrix)
     image = axes.imshow(matrix, cmap="viridis", vmin=low, vmax=high)
     places = _spread(len(shown), MOST_HEATMAP_LABELS)
-    names = [shortened(space.names[shown[place]], LONGEST_NAME) for place in places]
+    names = [shorten(space.names[shown[place]], LONGEST_NAME) for place in places]
     size = max(3.0, min(9.0, 500 / max(1, len(names))))
     # a name is text, never mathematics
     axes.set_xticks(places, names, rotation=90, fontsize=size, parse_math=False)
@@ -95,7 +95,7 @@ def draw_map(found: LabelMap, names: Sequence[str], axes: Axes) -> None:
     axes.scatter(positions[:, 0], positions[:, 1], s=12 if len(names) <= MOST_MAP_NAMES else 3, color="C0", alpha=0.7)
     for index in _spread(len(names), MOST_MAP_NAMES):
         axes.annotate(
-            shortened(names[index], LONGEST_NAME),
+            shorten(names[index], LONGEST_NAME),
             positions[index],
             (4, 0),
             textcoords="offset points",

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from labelemb.labelspace.errors import LabelSpaceError
 from labelemb.labelspace.labels import LabelIndex
-from labelemb.labelspace.names import quote_few, refuse_repeated
+from labelemb.labelspace.names import refuse_repeated
+from labelemb.support.wording import quote_few
 
 if TYPE_CHECKING:
     from labelemb.labelspace.space import LabelSpace

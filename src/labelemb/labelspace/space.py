@@ -13,12 +13,12 @@ from labelemb.labelspace.errors import LabelSpaceError
 from labelemb.labelspace.forms import DenseForm, FactorForm, Form
 from labelemb.labelspace.html import html_table
 from labelemb.labelspace.labels import Label, LabelIndex, Labels
-from labelemb.labelspace.names import quote_few
 from labelemb.labelspace.neighbors import Neighbors, find_nearest
 from labelemb.labelspace.selection import about_selection, refuse_other_names
 from labelemb.labelspace.top_k_form import TopKForm
 from labelemb.support.optional import import_optional
 from labelemb.support.version import __version__
+from labelemb.support.wording import quote_few
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

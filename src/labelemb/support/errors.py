@@ -1,19 +1,21 @@
-"""What the lab raises when the user, not the code, has to change something."""
+"""Errors that the user, not the code, has to correct."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from labelemb.support.wording import one_line
 
 
 class UserError(Exception):
     """A user error. Its text is one line that names the value, what is allowed, and what to do."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(" ".join(text.split()))
+        super().__init__(one_line(text))
 
 
 @contextmanager
 def enough_memory(what: str, advice: str) -> Iterator[None]:
-    """Where the user's numbers decide how much memory is asked for."""
+    """Turns a failed allocation, where the user's numbers decide its size, into a `UserError` with advice."""
     try:
         yield
     except RuntimeError as error:
@@ -23,7 +25,7 @@ def enough_memory(what: str, advice: str) -> Iterator[None]:
 
 
 def not_finite(what: str, step: int, broken: str = "") -> UserError:
-    """What to say of a training that has diverged at an update."""
+    """The error for a training that has diverged at an update."""
     return UserError(
         f"{what} not finite at update {step}{broken}; the last checkpoint before it, if there was one, is kept; a "
         "lower train.lr or train.clip_norm=1 may help"

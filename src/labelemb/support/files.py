@@ -1,13 +1,27 @@
-"""Writing files so that a reader finds the old content or the new, and never half of it."""
+"""Reading and writing whole files: a reader finds the old content or the new, never half of it.
+
+A file is written aside under a temporary name in the same folder, flushed to the disk and renamed. The writer holds a
+lock on the temporary file, which ends with its process. So a temporary file without a lock was left behind by a
+process that was killed, and the next write in that folder removes it.
+"""
 
 import json
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from labelemb.support.errors import UserError
+
+try:
+    import fcntl
+except ImportError:  # Windows, where a file that is open cannot be removed anyway
+    fcntl = None  # type: ignore[assignment]  # there is no such module
+
+PREFIX, SUFFIX = ".labelemb-", ".tmp"
+"""How the name of a temporary file begins and ends."""
 
 
 def make_folder(path: Path) -> None:
@@ -15,51 +29,45 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise cannot("create the folder", path, error) from error
+        raise file_error("create the folder", path, error) from error
 
 
-def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
-    """Replace a file: written aside, flushed to the disk, renamed. A failure leaves the old file as it was.
+@contextmanager
+def replacing(path: str | os.PathLike[str], previous: Path | None = None) -> Iterator[BinaryIO]:
+    """A file to write to, whose bytes appear at `path` only when the block ends without an exception.
 
-    Of several processes that write the same file, the last wins.
+    A link is followed, so that it keeps pointing at the file. With `previous`, the file that was at `path` is renamed
+    to it just before. Of several processes that write the same file, the last wins. `UserError` where the disk fails.
     """
-    aside = path.with_name(f"{path.name}.{os.getpid()}.new")
+    target = Path(path).resolve()
     try:
-        write_aside(aside, parts)
-        aside.replace(path)
-        flush_folder(path.parent)
+        remove_leftovers(target.parent)
+        file, aside = _create_aside(target.parent)
+        try:
+            with file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                if fcntl is not None:  # the lock lasts until the file has its name
+                    _rename(aside, target, previous)
+            if fcntl is None:
+                _rename(aside, target, previous)
+        finally:
+            remove_quietly(aside)
+        _flush_folder(target.parent)
     except OSError as error:
-        discard(aside)
-        raise cannot("write", path, error) from error
+        raise file_error("write", Path(path), error) from error
 
 
-def discard(aside: Path) -> None:
-    """Remove what could not be put in its place, where the disk lets us."""
-    with suppress(OSError):
-        aside.unlink()
-
-
-def write_aside(aside: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file and wait until it is on the disk."""
-    with aside.open("wb") as file:
+def write_bytes(path: Path, *parts: bytes | memoryview, previous: Path | None = None) -> None:
+    """Replace a file, as `replacing` does."""
+    with replacing(path, previous) as file:
         for part in parts:
             file.write(part)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def flush_folder(folder: Path) -> None:
-    """Make renames in a folder durable, where the system can (Windows cannot open a folder)."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def write_text(path: Path, text: str) -> None:
-    """In UTF-8. A byte of a file's name that is not UTF-8 is written as the escape that JSON has for it."""
+    """Replace a file by text in UTF-8. A character that UTF-8 does not have is written as its escape."""
     write_bytes(path, text.encode(errors="backslashreplace"))
 
 
@@ -72,26 +80,73 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise cannot("read", path, error) from error
+        raise file_error("read", path, error) from error
     except ValueError as error:
         raise _damaged(path, str(error)) from error
 
 
 def read_object(path: Path, required: Iterable[str] = ()) -> dict[str, Any]:
-    """The same of a file that the lab has written, which holds an object with at least the required keys."""
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise _damaged(path, f"it holds a {type(found).__name__} and no object")
-    if missing := [key for key in required if key not in found]:
+    """The content of a JSON file that holds an object with at least the required keys."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise _damaged(path, f"it holds a {type(content).__name__} and no object")
+    if missing := [key for key in required if key not in content]:
         raise _damaged(path, f"it has no {missing[0]!r}")
-    return found
+    return content
+
+
+def remove_quietly(path: Path) -> None:
+    """Remove a file if it exists and the disk allows it."""
+    with suppress(OSError):
+        path.unlink()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in a folder."""
+    for path in folder.glob(f"{PREFIX}*{SUFFIX}"):
+        with suppress(OSError), path.open("rb") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the writer lives
+                path.unlink()
+        if fcntl is None:
+            remove_quietly(path)
+
+
+def file_error(action: str, path: Path, error: OSError) -> UserError:
+    """The user error for a failed system call: what was tried, where, and the system's reason."""
+    return UserError(f"cannot {action} {path}: {error.strerror or error}")
+
+
+def _create_aside(folder: Path) -> tuple[BinaryIO, Path]:
+    """A new, locked temporary file and its path."""
+    while True:
+        path = folder / f"{PREFIX}{secrets.token_hex(8)}{SUFFIX}"
+        file = path.open("xb")
+        if fcntl is None:
+            return file, path
+        with suppress(OSError):  # a file system without locks: nobody can take the file for a leftover there
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            return file, path
+        file.close()  # another process took it for a leftover before it was locked
+
+
+def _rename(aside: Path, target: Path, previous: Path | None) -> None:
+    if previous is not None and target.exists():
+        target.replace(previous)
+    aside.replace(target)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make renames in a folder durable, where the system can (Windows cannot open a folder)."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _damaged(path: Path, reason: str) -> UserError:
     beside = "" if path.name == "result.json" else " and result.json beside it"
     return UserError(f"{path} is damaged ({reason}): delete it{beside}, and train again to have it made anew")
-
-
-def cannot(do: str, path: Path, error: OSError) -> UserError:
-    """The user's error for a failed system call: what was tried, where, and the system's reason."""
-    return UserError(f"cannot {do} {path}: {error.strerror or error}")

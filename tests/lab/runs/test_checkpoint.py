@@ -12,7 +12,7 @@ import torch
 
 from labelemb.lab.runs.checkpoint import CURRENT, FORMAT, PREVIOUS, load_checkpoint, save_checkpoint
 from labelemb.support.errors import UserError
-from labelemb.support.files import discard
+from labelemb.support.files import remove_quietly
 
 
 def load(folder: Path) -> dict[str, Any] | None:
@@ -73,7 +73,7 @@ def test_an_intact_checkpoint_survives_damage_to_the_newer_and_death_in_the_next
     state, corrupted = load_checkpoint(tmp_path, warn=lambda message: None)
     assert state == {"step": 1}
     assert corrupted == tmp_path / CURRENT
-    discard(corrupted)
+    remove_quietly(corrupted)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", lambda *paths: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
@@ -141,4 +141,4 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_checkpoint(tmp_path: Path, mo
         with pytest.raises(UserError, match=r"cannot write .*checkpoint: No space left on device"):
             save_checkpoint(tmp_path, {"step": 2})
     assert load(tmp_path) == {"step": 1}
-    assert not list(tmp_path.glob("*.new"))
+    assert not list(tmp_path.glob(".*"))

@@ -119,10 +119,11 @@ def test_a_run_that_goes_on_with_other_threads_says_so(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_was_writing_is_cleared_away(tmp_path: Path) -> None:
     stop_at(5, tmp_path, quick_recipe(), "plain")
-    for name in ("model.safetensors.123.new", "thesis.new", "thesis.1.new"):
+    for name in (".labelemb-0123.tmp", ".thesis.tmp", "thesis.new"):
         (tmp_path / name).write_bytes(b"half a mod")
     quick_run(tmp_path, method="plain")
-    assert sorted(file.name for file in tmp_path.glob("*.new")) == ["thesis.1.new", "thesis.new"]
+    left = {file.name for file in tmp_path.iterdir() if file.suffix in (".tmp", ".new")}
+    assert left == {".thesis.tmp", "thesis.new"}
 
 
 def test_evaluations_after_the_checkpoint_are_forgotten(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """scikit-learn: `LabelEmbeddingClassifier`, a multilayer perceptron that trains with soft labels (extra `sklearn`)."""
 
-from labelemb.integrations.sklearn.versions import require_scikit_learn
+from labelemb.support.optional import require_version
 
-require_scikit_learn()
+OLDEST, NEWEST = (1, 6), (1, 9)
+require_version("sklearn", extra="sklearn", oldest=OLDEST, newest=NEWEST, distribution="scikit-learn")
 
 from labelemb.integrations.sklearn.classifier import LabelEmbeddingClassifier  # noqa: E402  only after the check
 

@@ -7,10 +7,10 @@
 docs/transformers.md has a complete example.
 """
 
-from labelemb.integrations.versions import require
+from labelemb.support.optional import require_version
 
 OLDEST, NEWEST = (5, 0), (5, 22)
-require("transformers", extra="transformers", oldest=OLDEST, newest=NEWEST)
+require_version("transformers", extra="transformers", oldest=OLDEST, newest=NEWEST)
 
 from labelemb.integrations.transformers.attachment import Attachment  # noqa: E402  after the check
 from labelemb.integrations.transformers.callback import LabelEmbeddingCallback  # noqa: E402

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from functools import partial
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from labelemb.heads import Head
 from labelemb.heads.attach import head_for_layer
 from labelemb.integrations.transformers.attachment import IGNORED, Attachment, attachment_of
 from labelemb.integrations.transformers.training_parts import save_pretrained_with_parts
+from labelemb.support.wording import closest
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
@@ -102,7 +102,7 @@ def _find_layer(model: PreTrainedModel, name: str | None) -> tuple[str, nn.Linea
     if name in linear:
         return name, linear[name]
     inside = [other for other in linear if other.startswith(f"{name}.")]
-    near = difflib.get_close_matches(name, linear, 3)
+    near = closest(name, list(linear))
     candidates = ", ".join(inside[-5:] or near or behind[-5:] or list(linear)[-5:]) or "none"
     if name not in modules:
         raise ValueError(f"the model has no layer {name!r}; its linear layers: {candidates}")

@@ -18,7 +18,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from labelemb.integrations.transformers.attachment import Attachment, attachment_of
-from labelemb.support.atomic import replacing
+from labelemb.support.files import replacing
 
 FILE_NAME = "label_embedding.safetensors"
 FORMAT = "labelemb.training-parts"

@@ -5,8 +5,9 @@ import json
 from pathlib import Path
 
 from labelemb.lab.cli.arguments import Verbs, add_json, add_verb
-from labelemb.lab.recipes.recipe import load_recipe, nearest_name, recipe_names, recipe_text
+from labelemb.lab.recipes.recipe import load_recipe, recipe_names, recipe_text
 from labelemb.support.errors import UserError
+from labelemb.support.wording import did_you_mean
 
 RECIPES_EXAMPLES = """\
   labelemb recipes
@@ -115,7 +116,7 @@ def _where_data(options: argparse.Namespace) -> int:
     known = fetchable_names()
     if options.name not in known:
         raise UserError(
-            f"unknown data set {options.name!r}{nearest_name(options.name, known)}: known are {', '.join(known)}"
+            f"unknown data set {options.name!r}{did_you_mean(options.name, known)}: known are {', '.join(known)}"
         )
     place = find_published(options.name, options.data)
     if place is None:

@@ -74,7 +74,7 @@ def _evaluate(options: argparse.Namespace) -> int:
 
 def _predict(options: argparse.Namespace) -> int:
     from labelemb.lab.trained.model import TrainedModel
-    from labelemb.labelspace.names import in_a_line
+    from labelemb.support.wording import one_line
 
     for prediction in TrainedModel(options.run_folder).predict(options.files, options.k):
         ranked = list(zip(prediction.labels, prediction.probabilities, strict=True))
@@ -82,6 +82,6 @@ def _predict(options: argparse.Namespace) -> int:
             labels = [{"label": label, "probability": probability} for label, probability in ranked]
             print(json.dumps({"input": prediction.name, **labels[0], "runners_up": labels[1:]}, ensure_ascii=False))
         else:
-            best, *others = [f"{in_a_line(label)} {probability:.3f}" for label, probability in ranked]
+            best, *others = [f"{one_line(label)} {probability:.3f}" for label, probability in ranked]
             print(f"{prediction.name}\t{best}" + (f"\t({', '.join(others)})" if others else ""))
     return 0

@@ -13,8 +13,8 @@ from labelemb.lab.data.download import ResumingDownloader
 from labelemb.lab.data.files import ENVIRONMENT_VARIABLE, user_cache
 from labelemb.lab.data.images.cifar import CIFAR10, CIFAR100
 from labelemb.lab.data.images.idx import FILES
-from labelemb.lab.recipes.recipe import nearest_name
 from labelemb.support.errors import UserError
+from labelemb.support.wording import did_you_mean
 
 # a server to ask in place of the publishers; it has the files of set NAME under NAME/
 MIRROR_VARIABLE = "LABELEMB_MIRROR"
@@ -84,7 +84,7 @@ def fetch(name: str, folder: Path | None = None, *, progress: bool = True) -> Pa
     """
     if name not in SOURCES:
         known = fetchable_names()
-        raise UserError(f"cannot fetch {name!r}{nearest_name(name, known)} (there are {', '.join(known)})")
+        raise UserError(f"cannot fetch {name!r}{did_you_mean(name, known)} (there are {', '.join(known)})")
     source = SOURCES[name]
     target = (folder or fetch_root()) / source.folder
     mirror = os.environ.get(MIRROR_VARIABLE)

@@ -14,8 +14,8 @@ from labelemb.lab.data.text_files import split_lines
 from labelemb.lab.data.texts.vocabulary import Vocabulary
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.recipes.settings import DataSettings
-from labelemb.labelspace.names import in_a_line
 from labelemb.support.errors import UserError
+from labelemb.support.wording import one_line
 
 NO_TARGET = -1
 
@@ -67,8 +67,8 @@ def _read_texts(file: Path, settings: DataSettings) -> list[tuple[str, str]]:
         rows = read_rows(file, (column,))
     else:
         lines = enumerate(split_lines(read_text(file)), start=1)
-        return [(f"{file}, line {number}: {in_a_line(line)}", line) for number, line in lines if line.strip()]
-    return [(f"{row.where}: {in_a_line(row.values[column])}", row.values[column]) for row in rows]
+        return [(f"{file}, line {number}: {one_line(line)}", line) for number, line in lines if line.strip()]
+    return [(f"{row.where}: {one_line(row.values[column])}", row.values[column]) for row in rows]
 
 
 def _image_files(file: Path) -> list[Path]:

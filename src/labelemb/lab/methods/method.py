@@ -25,9 +25,10 @@ from typing import Any
 from labelemb import Head, LabelSpace, Objective
 from labelemb.lab.methods.make import HeadNeeds, make_head
 from labelemb.lab.methods.options import OBJECTIVE_FIELDS, OPTIONS, canonical_name, read_options
-from labelemb.lab.recipes.recipe import Recipe, nearest_name
+from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.recipes.settings import OBJECTIVES
 from labelemb.support.errors import UserError, enough_memory
+from labelemb.support.wording import did_you_mean
 
 METHOD_NAMES = tuple(OPTIONS)
 LEARNS = "label-embedding"
@@ -150,7 +151,7 @@ def parse_method(text: str) -> Method:
     """The method that a text such as `label-embedding@paper+tau=1` names."""
     kind, at, rest = text.strip().partition("@")
     if kind not in OPTIONS:
-        hint = nearest_name(kind, METHOD_NAMES) or f": known are {', '.join(METHOD_NAMES)}"
+        hint = did_you_mean(kind, METHOD_NAMES) or f": known are {', '.join(METHOD_NAMES)}"
         raise UserError(f"unknown method {kind!r}{hint}")
     switches, settings = read_options(kind, rest) if at else ((), {})
     return Method(kind, switches, settings, canonical_name(kind, switches, settings))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from labelemb import Objective
-from labelemb.lab.recipes.recipe import nearest_name
 from labelemb.lab.recipes.settings import OBJECTIVES
 from labelemb.support.errors import UserError
+from labelemb.support.wording import did_you_mean
 
 OBJECTIVE_FIELDS = tuple(field.name for field in dataclasses.fields(Objective))
 MOST_DIGITS = 18
@@ -80,7 +80,7 @@ def _read_option(kind: str, option: str, switches: list[str], settings: dict[str
         known = [*options.switches, *(f"{name}=..." for name in options.settings)]
         if not known:
             raise UserError(f"method {kind!r} takes no options, but {option!r} was given")
-        hint = nearest_name(key, (*options.switches, *options.settings)) or f": known are {', '.join(known)}"
+        hint = did_you_mean(key, (*options.switches, *options.settings)) or f": known are {', '.join(known)}"
         raise UserError(f"unknown option {option!r} of method {kind!r}{hint}")
 
 

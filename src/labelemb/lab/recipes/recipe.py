@@ -6,12 +6,11 @@ allowed.
 """
 
 import dataclasses
-import difflib
 import hashlib
 import json
 import math
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -25,6 +24,7 @@ from labelemb.lab.recipes.settings import (
     setting,
 )
 from labelemb.support.errors import UserError
+from labelemb.support.wording import did_you_mean
 
 __all__ = [
     "BodySettings",
@@ -34,7 +34,6 @@ __all__ = [
     "Recipe",
     "TrainSettings",
     "load_recipe",
-    "nearest_name",
     "recipe_names",
     "recipe_text",
 ]
@@ -73,7 +72,7 @@ def recipe_names() -> list[str]:
 def recipe_text(name: str) -> str:
     """The TOML text of a shipped recipe, comments included: what to copy and edit."""
     if name not in recipe_names():
-        raise UserError(f"unknown recipe {name!r}{nearest_name(name, recipe_names())}: see `labelemb recipes`")
+        raise UserError(f"unknown recipe {name!r}{did_you_mean(name, recipe_names())}: see `labelemb recipes`")
     return resources.files("labelemb.lab.recipes").joinpath("shipped", f"{name}.toml").read_text(encoding="utf-8")
 
 
@@ -97,12 +96,6 @@ def parse_recipe(text: str, where: str, name: str = "", overrides: Sequence[str]
     return recipe
 
 
-def nearest_name(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """`; did you mean 'x'?` for the known name that is most like `name`, or nothing if none is like it."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {prefix + matches[0]!r}?" if matches else ""
-
-
 def _find(name_or_path: str) -> tuple[str, str, str]:
     """Text, how errors call it, and default name of a recipe."""
     if name_or_path in recipe_names():
@@ -110,7 +103,7 @@ def _find(name_or_path: str) -> tuple[str, str, str]:
     path = Path(name_or_path)
     if path.suffix != ".toml" and not path.is_file():
         raise UserError(
-            f"unknown recipe {name_or_path!r}{nearest_name(name_or_path, recipe_names())}: "
+            f"unknown recipe {name_or_path!r}{did_you_mean(name_or_path, recipe_names())}: "
             "see `labelemb recipes`, or give a .toml file"
         )
     try:
@@ -168,7 +161,7 @@ def _suggest_key(key: str, prefix: str) -> str:
     elsewhere = [f"{table}.{key}" for table, names in keys.items() if key in names]
     if elsewhere:
         return f"; did you mean {elsewhere[0]!r}?"
-    return nearest_name(key, own, prefix) or f"; there are {', '.join(own)}"
+    return did_you_mean(key, own, prefix) or f"; there are {', '.join(own)}"
 
 
 def _read_value(kind: Any, metadata: Mapping[str, Any], value: Any, where: str) -> Any:
@@ -204,7 +197,7 @@ def _check_limits(metadata: Mapping[str, Any], value: Any, where: str) -> None:
     if metadata["choices"] and value not in metadata["choices"]:
         raise UserError(
             f"{where} is {value!r}, allowed are {', '.join(metadata['choices'])}"
-            f"{nearest_name(str(value), metadata['choices'])}"
+            f"{did_you_mean(str(value), metadata['choices'])}"
         )
     for limit, holds, words in (
         ("at_least", lambda bound: value >= bound, "at least"),
@@ -223,7 +216,7 @@ def _check_objective(head: HeadSettings, where: str) -> None:
     known = [field.name for field in dataclasses.fields(Objective)]
     for key in head.overrides:
         if key not in known:
-            raise UserError(f"{where}: unknown key 'head.overrides.{key}'{nearest_name(key, known)}")
+            raise UserError(f"{where}: unknown key 'head.overrides.{key}'{did_you_mean(key, known)}")
     try:
         Objective(**head.overrides)
     except (TypeError, ValueError) as error:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from labelemb.support.errors import UserError
-from labelemb.support.files import cannot, discard, flush_folder, write_aside
+from labelemb.support.files import file_error, write_bytes
 
 FORMAT = b"lblemb01"
 CURRENT = "checkpoint"
@@ -32,17 +32,9 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     payload = buffer.getbuffer()
-    current, aside = folder / CURRENT, folder / f"{CURRENT}.new"
-    try:
-        write_aside(aside, (FORMAT, hashlib.sha256(payload).digest(), payload))
-        # between these two renames only the previous one exists: `load_checkpoint` takes it
-        if current.exists():
-            current.replace(folder / PREVIOUS)
-        aside.replace(current)
-        flush_folder(folder)
-    except OSError as error:
-        discard(aside)
-        raise cannot("write", current, error) from error
+    # between two renames only the previous one exists: `load_checkpoint` takes it
+    checksum = hashlib.sha256(payload).digest()
+    write_bytes(folder / CURRENT, FORMAT, checksum, payload, previous=folder / PREVIOUS)
 
 
 class Loaded(NamedTuple):
@@ -83,7 +75,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise cannot("read", path, error) from error
+        raise file_error("read", path, error) from error
     start = len(FORMAT) + hashlib.sha256().digest_size
     if not content.startswith(FORMAT):
         raise CorruptCheckpoint("not a checkpoint of this version")

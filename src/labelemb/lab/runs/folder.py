@@ -13,8 +13,6 @@ result.json         scores, curve, times, machine: written last, so a run that h
 """
 
 import json
-import os
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -22,13 +20,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
 from labelemb.lab.recipes.recipe import Recipe, load_recipe
 from labelemb.support.errors import UserError
-from labelemb.support.files import cannot, discard, make_folder, read_object, write_bytes, write_json, write_text
+from labelemb.support.files import (
+    file_error,
+    make_folder,
+    read_object,
+    remove_leftovers,
+    write_bytes,
+    write_json,
+    write_text,
+)
 
 LOCK_SECONDS = 10.0
 """How long to wait for a killed process of the same run to be gone."""
@@ -36,10 +43,6 @@ RUN_KEYS = ("recipe", "fingerprint", "method", "seed", "version")
 RESULT_KEYS = (*RUN_KEYS, "epochs", "steps", "examples", "curve", "seconds_per_epoch")
 MODEL_KEYS = ("label_names", "preprocessing")
 """What the files of a run must hold, for those who read them."""
-OWN_FILES = (
-    *("recipe.toml", "run.json", "metrics.jsonl", "model.json", "model.safetensors"),
-    *("labels.safetensors", "confusion.json", "examples.png", "result.json"),
-)
 DIGEST_SHOWN = 12
 """Digits of a file's SHA-256 that tell it apart for people."""
 
@@ -82,31 +85,25 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Keep other processes out of the folder while a run is in it."""
         make_folder(self.path)
+        lock = FileLock(self.path / "lock", timeout=LOCK_SECONDS)
         try:
-            file = (self.path / "lock").open("w")
+            lock.acquire()
+        except Timeout:
+            message = f"another process is training in {self.path}: wait for it or choose another --out"
+            raise FolderBusy(message) from None
         except OSError as error:
-            raise cannot("write in", self.path, error) from error
-        with file:
-            deadline = time.monotonic() + LOCK_SECONDS
-            while not _try_lock(file.fileno()):
-                if time.monotonic() > deadline:
-                    raise FolderBusy(f"another process is training in {self.path}: wait for it or choose another --out")
-                time.sleep(0.1)
+            raise file_error("write in", self.path, error) from error
+        try:
             yield
+        finally:
+            lock.release()
 
     def begin(self, identity: RunIdentity, recipe: Recipe, about: dict[str, Any]) -> None:
         """Claim the folder for a run, or check that it is this run's already."""
         self.check(identity, recipe)
-        self._clear_away()
+        remove_leftovers(self.path)
         keep_recipe(self.recipe_file, recipe)
         write_json(self.path / "run.json", identity.to_dict() | about)
-
-    def _clear_away(self) -> None:
-        """Remove what a killed process was writing; nothing else in the folder is the run's to remove."""
-        for file in self.path.glob("*.new"):
-            name, _, process = file.name.removesuffix(".new").rpartition(".")
-            if name in OWN_FILES and process.isdecimal():
-                discard(file)
 
     def check(self, identity: RunIdentity, recipe: Recipe) -> None:
         """Refuse a folder that holds another run: recipe, version, method, seed and reused labels must be the same."""
@@ -151,7 +148,7 @@ class RunFolder:
         try:
             return [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines() if line]
         except OSError as error:
-            raise cannot("read", self.metrics_file, error) from error
+            raise file_error("read", self.metrics_file, error) from error
         except ValueError as error:
             raise UserError(f"{self.metrics_file} is damaged ({error})") from error
 
@@ -164,7 +161,7 @@ class RunFolder:
             with self.metrics_file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
         except OSError as error:
-            raise cannot("write", self.metrics_file, error) from error
+            raise file_error("write", self.metrics_file, error) from error
 
     def write_model(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
         # copies: tensors that share their memory, as tied layers do, cannot be written
@@ -180,7 +177,7 @@ class RunFolder:
         try:
             return load_file(self.model_file), read_object(self.path / "model.json", MODEL_KEYS)
         except OSError as error:
-            raise cannot("read", self.model_file, error) from error
+            raise file_error("read", self.model_file, error) from error
         except SafetensorError as error:
             raise UserError(f"{self.model_file} is damaged ({error})") from error
 
@@ -242,16 +239,3 @@ def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         elif prefix + key != "name":
             flat[prefix + key] = value
     return flat
-
-
-def _try_lock(descriptor: int) -> bool:
-    """Take the lock if it is free. It ends with the process, however that ends."""
-    if os.name != "posix":
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

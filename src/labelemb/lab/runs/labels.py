@@ -9,9 +9,9 @@ from typing import Any, Self
 from labelemb import LabelSpace
 from labelemb.lab.runs.label_files import find_labels, load_space
 from labelemb.lab.runs.messages import Warn, ignore
-from labelemb.labelspace.names import quote_few
 from labelemb.support.errors import UserError
-from labelemb.support.files import cannot, read_json
+from labelemb.support.files import file_error, read_json
+from labelemb.support.wording import quote_few
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class LabelSource:
             with file.open("rb") as content:
                 return hashlib.file_digest(content, "sha256").hexdigest()
         except OSError as error:
-            raise cannot("read", file, error) from error
+            raise file_error("read", file, error) from error
 
     @property
     def origin(self) -> str:

@@ -22,7 +22,7 @@ from labelemb.lab.runs.tensorboard import EventFiles
 from labelemb.lab.tasks.evaluation import evaluation_of
 from labelemb.lab.tasks.model import Classifier, out_features, tie_output
 from labelemb.support.errors import UserError
-from labelemb.support.files import discard
+from labelemb.support.files import remove_quietly
 
 
 class Run:
@@ -158,7 +158,7 @@ class Run:
         self.fabric.barrier()  # all processes have read it
         if self.fabric.is_global_zero:
             if corrupted is not None:
-                discard(corrupted)
+                remove_quietly(corrupted)
             self.folder.replace_records(self.records)
             if self.options.tensorboard:
                 self.events = EventFiles(self.folder.path / "tensorboard", after=self.step)

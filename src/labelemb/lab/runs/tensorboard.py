@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from labelemb.support.errors import UserError
-from labelemb.support.files import cannot
+from labelemb.support.files import file_error
 
 
 def require_tensorboard() -> Any:
@@ -43,4 +43,4 @@ class EventFiles:
         try:
             yield
         except OSError as error:
-            raise cannot("write in", self.folder, error) from error
+            raise file_error("write in", self.folder, error) from error

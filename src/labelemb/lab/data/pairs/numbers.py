@@ -1,6 +1,6 @@
 """The numbers from 0 to 9,999 spelled out in English and Vietnamese: translation that needs no file."""
 
-from labelemb.support.lab_optional import import_optional
+from labelemb.support.optional import import_optional
 
 COUNT = 10_000
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from labelemb.lab.recipes.settings import DataSettings
 from labelemb.support.errors import UserError
-from labelemb.support.lab_optional import import_optional
+from labelemb.support.optional import import_optional
 
 SPACE = "▁"
 """Stands for a space where characters or word pieces are the units."""

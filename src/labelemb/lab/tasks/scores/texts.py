@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from labelemb.lab.data.pairs.vocabulary import UNKNOWN
-from labelemb.support.lab_optional import import_optional
+from labelemb.support.optional import import_optional
 
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 TOKEN = re.compile(rf"{UNKNOWN}|[{HAN}]|[^\W{HAN}]+|[^\w\s]")

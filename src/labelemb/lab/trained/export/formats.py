@@ -14,7 +14,7 @@ from torch import Tensor
 
 from labelemb.lab.trained.export.portable import PortableModel
 from labelemb.support.errors import UserError
-from labelemb.support.lab_optional import import_optional
+from labelemb.support.optional import import_optional
 
 Answers = Callable[[Tensor], Tensor]
 LARGEST_ONNX = 2**31

@@ -10,7 +10,7 @@ from labelemb.lab.trained.export.portable import PortableModel, portable_model
 from labelemb.lab.trained.model import TrainedModel
 from labelemb.support.errors import UserError
 from labelemb.support.files import write_bytes
-from labelemb.support.lab_optional import import_optional
+from labelemb.support.optional import import_optional
 
 BATCHES = (1, 2, 7, 32)
 """Sizes of the batches that the file is asked to answer."""
