@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import subprocess
 import sys
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
+
+import pytest
 
 ALLOWED = ("torch", "numpy", "safetensors")
 
@@ -111,3 +115,29 @@ def test_everything_that_is_public_exists_and_is_documented() -> None:
     for name in labelemb.__all__:
         value = getattr(labelemb, name)
         assert name == "__version__" or (value.__doc__ or "").strip(), name
+
+
+@pytest.mark.parametrize("package", ["labelemb", "labelemb.lab"])
+def test_type_checkers_see_the_public_names_where_they_are_loaded_from(package: str) -> None:
+    module = importlib.import_module(package)
+    tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+    typed = {
+        alias.name: node.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert typed == module.HOMES
+    assert set(module.__all__) <= set(dir(module))
+    for name in module.__all__:
+        value = getattr(module, name)
+        assert getattr(value, "__module__", module.HOMES[name]) == module.HOMES[name], name
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    import labelemb
+
+    with pytest.raises(AttributeError, match="module 'labelemb' has no attribute 'Nothing'"):
+        labelemb.Nothing  # type: ignore[attr-defined]  # noqa: B018  that is the test

@@ -107,7 +107,7 @@ def test_the_commands_of_a_page_exist(page: str, command: str) -> None:
 
 
 def parse_command(arguments: list[str]) -> None:
-    from labelemb.lab.cli.main import build_parser
+    from labelemb.lab.cli.command import build_parser
     from labelemb.lab.methods.method import parse_methods
     from labelemb.lab.recipes.recipe import load_recipe
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labelemb.lab.cli import main
-from labelemb.lab.cli.main import build_parser
+from labelemb.lab.cli.command import build_parser
 from labelemb.lab.methods.method import parse_methods
 from tests.helpers.pages import ROOT
 from tests.helpers.quick_runs import quick_run

@@ -1,8 +1,14 @@
-"""Ctrl-C and termination at a moment that suits the training."""
+"""Ctrl-C and termination: at once while libraries are imported, and at a checkpoint while a run trains."""
 
+import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
+
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit code after Ctrl-C, as shells expect it."""
 
 
 class Interrupted(Exception):
@@ -13,13 +19,28 @@ class Interrupted(Exception):
         self.exit_code = 128 + signal_number
 
 
+@contextmanager
+def importing() -> Iterator[None]:
+    """While slow libraries are imported, Ctrl-C ends the process at once with one line and exit code 130.
+
+    A `KeyboardInterrupt` inside an import comes out as whatever error the interrupted library makes of it.
+    """
+    if not _signals_can_be_set() or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield
+        return
+    before = signal.signal(signal.SIGINT, _exit_at_once)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class StopRequests:
     """While active, the first SIGINT or SIGTERM is only noted, so that the loop can save and stop; a second acts."""
 
     def __init__(self, enabled: bool = True) -> None:
         self.requested: int | None = None
-        # signal handlers can only be set in the main thread
-        self._enabled = enabled and threading.current_thread() is threading.main_thread()
+        self._enabled = enabled and _signals_can_be_set()
         self._before: dict[int, object] = {}
 
     def request(self, signal_number: int) -> None:
@@ -42,3 +63,13 @@ class StopRequests:
         if self.requested is not None:
             raise KeyboardInterrupt
         self.requested = number
+
+
+def _signals_can_be_set() -> bool:
+    """Python allows it in the main thread alone."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def _exit_at_once(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"labelemb: interrupted\n")
+    os._exit(INTERRUPTED)

@@ -42,7 +42,7 @@ def test_another_ctrl_c_has_nothing_left_to_interrupt() -> None:
     pressed = """
 import signal, sys
 import labelemb.lab.jobs.compare
-import labelemb_command
+import labelemb.lab.cli
 
 class Pressed:
     def write(self, text):  # standard error, at whose line the hand presses once more
@@ -58,7 +58,7 @@ def press(*arguments):
 
 sys.modules["labelemb.lab.jobs.compare"].compare = press
 sys.argv, sys.stderr = ["labelemb", "compare", "digits"], Pressed()
-code = labelemb_command.main()
+code = labelemb.lab.cli.run_process()
 signal.raise_signal(signal.SIGINT)
 sys.exit(code)
 """
@@ -66,20 +66,23 @@ sys.exit(code)
     assert (ended.returncode, ended.stderr) == (130, "labelemb: interrupted\n")
 
 
-def test_ctrl_c_while_the_command_is_imported_exits_with_130() -> None:
+@pytest.mark.parametrize("module", ["argparse", "torch"])
+def test_ctrl_c_while_something_is_imported_exits_with_130(module: str) -> None:
     pressed = """
 import signal, sys
-import labelemb_command
+from labelemb.lab.cli import run_process
+
+module, sys.argv = sys.argv[1], ["labelemb", "compare", "digits"]
 
 class Press:
     def find_spec(self, name, *rest):
-        if name == "labelemb":
+        if name == module:
             signal.raise_signal(signal.SIGINT)
 
 sys.meta_path.insert(0, Press())
-sys.exit(labelemb_command.main())
+sys.exit(run_process())
 """
-    ended = subprocess.run([sys.executable, "-c", pressed], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, "-c", pressed, module], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (130, "labelemb: interrupted\n")
 
 

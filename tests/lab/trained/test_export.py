@@ -18,7 +18,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from labelemb.lab.cli import main
-from labelemb.lab.cli.main import build_parser
+from labelemb.lab.cli.command import build_parser
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.lab.runs.loop import train_run

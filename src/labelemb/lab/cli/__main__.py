@@ -2,6 +2,6 @@
 
 import sys
 
-from labelemb.lab.cli.main import main
+from labelemb.lab.cli import run_process
 
-sys.exit(main())
+sys.exit(run_process())

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labelemb.lab.recipes.recipe import Recipe, load_recipe
-from labelemb.lab.runs.messages import RunOptions
 from labelemb.support.errors import UserError
+from labelemb.support.interrupts import importing
 
 if TYPE_CHECKING:
     from labelemb.lab.runs.labels import LabelSource
+    from labelemb.lab.runs.messages import RunOptions
 
 RUNS = Path("runs")
 """Where runs go unless --out says otherwise."""
@@ -97,12 +98,16 @@ def read_labels(options: argparse.Namespace) -> "LabelSource | None":
                 name = flag.replace("_", "-")
                 raise UserError(f"--{name} is about labels to reuse: pass --labels FILE as well{way}")
         return None
-    from labelemb.lab.runs.labels import LabelSource
+    with importing():
+        from labelemb.lab.runs.labels import LabelSource
 
     return LabelSource(options.labels, subset=options.labels_subset)
 
 
-def read_running(options: argparse.Namespace) -> RunOptions:
+def read_running(options: argparse.Namespace) -> "RunOptions":
+    """How to run, as the arguments say."""
+    from labelemb.lab.runs.messages import RunOptions
+
     return RunOptions(
         threads=options.threads,
         checkpoint_seconds=options.checkpoint_seconds,

@@ -7,6 +7,8 @@ from pathlib import Path
 from labelemb.lab.cli.arguments import Verbs, add_json, add_verb
 from labelemb.lab.recipes.recipe import load_recipe, recipe_names, recipe_text
 from labelemb.support.errors import UserError
+from labelemb.support.files import write_text
+from labelemb.support.interrupts import importing
 from labelemb.support.wording import did_you_mean
 
 RECIPES_EXAMPLES = """\
@@ -84,8 +86,6 @@ def _show_recipe(options: argparse.Namespace) -> int:
 
 
 def _copy_recipe(options: argparse.Namespace) -> int:
-    from labelemb.support.files import write_text
-
     text = recipe_text(options.name)
     if options.file.suffix != ".toml":
         raise UserError(f"{options.file} does not end in .toml, by which a recipe of yours is told from a shipped one")
@@ -98,8 +98,9 @@ def _copy_recipe(options: argparse.Namespace) -> int:
 
 
 def _list_data(options: argparse.Namespace) -> int:
-    from labelemb.lab.data import describe_data, fetchable_names
-    from labelemb.lab.data.describe import find_published
+    with importing():
+        from labelemb.lab.data import describe_data, fetchable_names
+        from labelemb.lab.data.describe import find_published
 
     if not options.json:
         print(describe_data(options.data))
@@ -110,8 +111,9 @@ def _list_data(options: argparse.Namespace) -> int:
 
 
 def _where_data(options: argparse.Namespace) -> int:
-    from labelemb.lab.data import fetchable_names
-    from labelemb.lab.data.describe import find_published
+    with importing():
+        from labelemb.lab.data import fetchable_names
+        from labelemb.lab.data.describe import find_published
 
     known = fetchable_names()
     if options.name not in known:
@@ -126,7 +128,8 @@ def _where_data(options: argparse.Namespace) -> int:
 
 
 def _fetch_data(options: argparse.Namespace) -> int:
-    from labelemb.lab.data import fetch
+    with importing():
+        from labelemb.lab.data import fetch
 
     print(fetch(options.name, options.to))
     return 0

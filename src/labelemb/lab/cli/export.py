@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from labelemb.lab.cli.arguments import Verbs, add_verb
+from labelemb.support.interrupts import importing
 
 EXAMPLES = """\
   labelemb export runs/digits/label-embedding/seed-0
@@ -24,7 +25,8 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from labelemb.lab.trained.export.job import BATCHES, export_run
+    with importing():
+        from labelemb.lab.trained.export.job import BATCHES, export_run
 
     made = export_run(options.run_folder, options.format, options.out)
     left = made.trained_parameters - made.parameters

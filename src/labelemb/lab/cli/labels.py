@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from labelemb.lab.cli.arguments import Verbs, add_json, add_verb, positive
 from labelemb.support.errors import UserError
+from labelemb.support.files import read_object
+from labelemb.support.interrupts import importing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,14 +74,16 @@ def _add_picture(parser: argparse.ArgumentParser, usual: str) -> None:
 
 def _load(path: Path) -> "LabelSpace":
     """The label space of a run's folder, or in a file, also a table of similarities."""
-    from labelemb.lab.jobs.progress import say
-    from labelemb.lab.runs.label_files import load_space
+    with importing():
+        from labelemb.lab.jobs.progress import say
+        from labelemb.lab.runs.label_files import load_space
 
     return load_space(path, warn=lambda message: say(f"labelemb: {message}"))
 
 
 def _nearest(options: argparse.Namespace) -> int:
-    from labelemb import LabelSpaceError
+    with importing():
+        from labelemb import LabelSpaceError
 
     space = _load(options.space)
     labels = [*options.labels, *_listed(options.list), *_frequent(options.space, space, options.frequent or 0)]
@@ -101,7 +105,8 @@ def _nearest(options: argparse.Namespace) -> int:
 
 def _listed(file: Path | None) -> list[str]:
     """The labels in a file, one a line."""
-    from labelemb.lab.data.text_files import read_lines
+    with importing():
+        from labelemb.lab.data.text_files import read_lines
 
     if file is None:
         return []
@@ -110,8 +115,6 @@ def _listed(file: Path | None) -> list[str]:
 
 def _frequent(path: Path, space: "LabelSpace", count: int) -> list[str]:
     """The most frequent labels in a run's training; of a space alone, those that were observed right most often."""
-    from labelemb.support.files import read_object
-
     if not count:
         return []
     about = path / "model.json"
@@ -133,9 +136,10 @@ def _split_labels(text: str) -> list[str]:
 
 
 def _heatmap(options: argparse.Namespace) -> int:
-    from labelemb import LabelSpaceError
-    from labelemb.lab.comparison.curves import plot_heatmap
-    from labelemb.labelspace.pictures import heatmap_labels
+    with importing():
+        from labelemb import LabelSpaceError
+        from labelemb.lab.comparison.curves import plot_heatmap
+        from labelemb.labelspace.pictures import heatmap_labels
 
     space = _load(options.space)
     out = _picture(options, "heatmap.png")
@@ -155,9 +159,10 @@ def _heatmap(options: argparse.Namespace) -> int:
 
 
 def _map(options: argparse.Namespace) -> int:
-    from labelemb import LabelSpaceError
-    from labelemb.lab.comparison.curves import plot_map
-    from labelemb.labelspace.map import label_map
+    with importing():
+        from labelemb import LabelSpaceError
+        from labelemb.lab.comparison.curves import plot_map
+        from labelemb.labelspace.map import label_map
 
     space = _load(options.space)
     try:

@@ -5,6 +5,7 @@ import webbrowser
 from pathlib import Path
 
 from labelemb.lab.cli.arguments import Verbs, add_verb
+from labelemb.support.interrupts import importing
 
 EXAMPLES = """\
   labelemb report runs/digits --open
@@ -21,7 +22,8 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from labelemb.lab.report import write_report
+    with importing():
+        from labelemb.lab.report import write_report
 
     path = write_report(options.folder, options.out)
     print(f"wrote {path}")

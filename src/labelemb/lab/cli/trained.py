@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 from labelemb.lab.cli.arguments import Verbs, add_json, add_verb, positive
+from labelemb.support.interrupts import importing
+from labelemb.support.wording import json_line, one_line
 
 EVALUATE_EXAMPLES = """\
   labelemb evaluate runs/digits/label-embedding/seed-0
@@ -52,9 +54,10 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from labelemb.lab.comparison.tables import markdown
-    from labelemb.lab.tasks.evaluation import TextScores
-    from labelemb.lab.trained.model import TrainedModel
+    with importing():
+        from labelemb.lab.comparison.tables import markdown
+        from labelemb.lab.tasks.evaluation import TextScores
+        from labelemb.lab.trained.model import TrainedModel
 
     model = TrainedModel(options.run_folder)
     scores = model.evaluate(options.data)
@@ -73,15 +76,15 @@ def _evaluate(options: argparse.Namespace) -> int:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    from labelemb.lab.trained.model import TrainedModel
-    from labelemb.support.wording import one_line
+    with importing():
+        from labelemb.lab.trained.model import TrainedModel
 
     for prediction in TrainedModel(options.run_folder).predict(options.files, options.k):
         ranked = list(zip(prediction.labels, prediction.probabilities, strict=True))
         if options.json:
             labels = [{"label": label, "probability": probability} for label, probability in ranked]
-            print(json.dumps({"input": prediction.name, **labels[0], "runners_up": labels[1:]}, ensure_ascii=False))
+            print(json_line({"input": prediction.name, **labels[0], "runners_up": labels[1:]}))
         else:
             best, *others = [f"{one_line(label)} {probability:.3f}" for label, probability in ranked]
-            print(f"{prediction.name}\t{best}" + (f"\t({', '.join(others)})" if others else ""))
+            print(f"{one_line(prediction.name)}\t{best}" + (f"\t({', '.join(others)})" if others else ""))
     return 0

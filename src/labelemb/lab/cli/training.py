@@ -21,6 +21,7 @@ from labelemb.lab.cli.arguments import (
     usable_cores,
 )
 from labelemb.support.errors import UserError
+from labelemb.support.interrupts import importing
 
 COMPARE_EXAMPLES = """\
   labelemb compare digits
@@ -72,11 +73,13 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from labelemb.lab.comparison.tables import render
-    from labelemb.lab.jobs.compare import Comparison, compare
-    from labelemb.lab.methods.method import parse_methods
+    recipe = read_recipe(options)
+    with importing():
+        from labelemb.lab.comparison.tables import render
+        from labelemb.lab.jobs.compare import Comparison, compare
+        from labelemb.lab.methods.method import parse_methods
 
-    recipe, labels = read_recipe(options), read_labels(options)
+    labels = read_labels(options)
     methods = parse_methods(options.methods)
     if options.warm_start:
         methods = [method.warm_started() if method.reuses_labels else method for method in methods]
@@ -104,13 +107,15 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    from labelemb.lab.jobs.compare import run_folder
-    from labelemb.lab.jobs.progress import RunBar, say
-    from labelemb.lab.methods.method import parse_method
-    from labelemb.lab.runs.loop import train_run
-    from labelemb.lab.tasks.main_score import describe_scores
+    recipe = read_recipe(options)
+    with importing():
+        from labelemb.lab.jobs.compare import run_folder
+        from labelemb.lab.jobs.progress import RunBar, say
+        from labelemb.lab.methods.method import parse_method
+        from labelemb.lab.runs.loop import train_run
+        from labelemb.lab.tasks.main_score import describe_scores
 
-    recipe, labels = read_recipe(options), read_labels(options)
+    labels = read_labels(options)
     method = parse_method(options.method or ("label-embedding" if labels is None else "reused-labels"))
     if labels is not None and not method.reuses_labels:
         raise UserError(f"--labels is for the method reused-labels, not {method.name}: leave out --method, or --labels")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from labelemb.lab.cli.arguments import Verbs, add_verb, not_negative, positive
 from labelemb.support.errors import UserError
+from labelemb.support.interrupts import importing
+from labelemb.support.wording import escape_text
 
 if TYPE_CHECKING:
     from labelemb.lab.trained.translator import Translated
@@ -54,7 +56,8 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _translate(options: argparse.Namespace) -> int:
-    from labelemb.lab.trained.translator import Translator
+    with importing():
+        from labelemb.lab.trained.translator import Translator
 
     translator = Translator(options.run_folder)
     searching = translator.search_options(
@@ -80,7 +83,7 @@ def _translate(options: argparse.Namespace) -> int:
 
 
 def _fields(hypothesis: "Translated", options: argparse.Namespace) -> Iterator[str]:
-    yield hypothesis.text
+    yield escape_text(hypothesis.text) if sys.stdout.isatty() else hypothesis.text  # a file gets it as it is
     if options.scores:
         yield f"{hypothesis.score:.4f}"
     if options.alignments:

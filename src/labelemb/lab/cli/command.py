@@ -7,13 +7,12 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from labelemb import __version__
 from labelemb.lab.cli import catalogue, export, labels, report, trained, training, translation
 from labelemb.support.errors import UserError
-from labelemb.support.interrupts import Interrupted
+from labelemb.support.interrupts import INTERRUPTED, Interrupted
+from labelemb.support.version import __version__
 
 USER_ERROR = 2
-INTERRUPTED = 130
 LAB_PACKAGES = ("lightning_fabric", "matplotlib", "PIL", "pooch", "scipy", "sklearn", "tqdm")
 
 EXAMPLES = """\
@@ -26,8 +25,8 @@ examples:
 """
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; gives the exit code: 0, 2 for an error of the user, 130 after Ctrl-C."""
+def run(arguments: Sequence[str] | None) -> int:
+    """Parse the arguments and run their verb; returns the exit code: 0, 2 for a user error, 130 after Ctrl-C."""
     parser = build_parser()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that has no sign for a label shows its number
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _fail(f"this needs the package {error.name}: pip install 'labelemb[lab]'")
     except BrokenPipeError:
-        # the reader, `head` say, has seen enough; Python would complain once more when it closes the stream
+        # the reader, such as `head`, has read enough; Python would complain once more when it closes the stream
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 

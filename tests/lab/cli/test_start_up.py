@@ -1,0 +1,56 @@
+"""Help, lists and mistyped names are answered without importing anything slow."""
+
+import subprocess
+import sys
+
+import pytest
+
+SLOW = ("torch", "numpy", "torchmetrics", "lightning_fabric", "sklearn", "matplotlib")
+
+PROGRAM = """
+import sys
+from labelemb.lab.cli import main
+
+try:
+    code = main(sys.argv[2:])
+except SystemExit as ended:  # argparse, after --help and --version
+    code = ended.code
+imported = [name for name in sys.argv[1].split(",") if name in sys.modules]
+sys.exit(f"imported: {imported}" if imported else code)
+"""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PROGRAM, ",".join(SLOW), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("--version",), ("compare", "--help"), ("recipes",), ("recipes", "show", "digits")]
+)
+def test_help_and_lists_import_nothing_slow(arguments: tuple[str, ...]) -> None:
+    ended = run(*arguments)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("compair", "digits"), "invalid choice: 'compair'"),
+        (("compare", "digts"), "unknown recipe 'digts'; did you mean 'digits'?"),
+        (("train", "digts"), "unknown recipe 'digts'; did you mean 'digits'?"),
+        (("compare", "digits", "--set", "train.epoch=3"), "unknown key 'train.epoch'"),
+        (("recipes", "show", "digts"), "unknown recipe 'digts'"),
+    ],
+)
+def test_mistyped_names_import_nothing_slow(arguments: tuple[str, ...], message: str) -> None:
+    ended = run(*arguments)
+    assert ended.returncode == 2, ended.stderr
+    assert message in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_importing_the_package_and_the_lab_imports_no_torch() -> None:
+    program = "import sys, labelemb, labelemb.lab; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
