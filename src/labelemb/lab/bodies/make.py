@@ -13,15 +13,21 @@ from labelemb.lab.bodies.resnet import STAGES, ResNet, pooled_size
 from labelemb.lab.bodies.seq2seq import Seq2Seq
 from labelemb.lab.data import Dataset
 from labelemb.lab.recipes.recipe import Recipe
+from labelemb.lab.recipes.settings import CnnBody, EmbeddingBagBody, MlpBody, ResNetBody, Seq2SeqBody
 from labelemb.support.errors import UserError, enough_memory
 
 
 def make_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
     """The body that the recipe names, for inputs as the dataset has them; weights from torch's global generator."""
     settings = recipe.body
-    make = {"embedding_bag": _make_text_body, "seq2seq": _make_pair_body}.get(settings.kind, _make_image_body)
     with enough_memory("body", "change [body]"):
-        body = make(recipe, dataset)
+        match settings:
+            case EmbeddingBagBody():
+                body = _make_text_body(settings, recipe, dataset)
+            case Seq2SeqBody():
+                body = _make_pair_body(settings, recipe, dataset)
+            case _:
+                body = _make_image_body(settings, recipe, dataset)
     if settings.init == "truncated_normal":
         truncated_normal(body, settings.init_std)
     # convolutions, pools and norms whose channels lie side by side are faster, most of all narrow ones on a CPU; a
@@ -29,16 +35,14 @@ def make_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
     return body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack this form
 
 
-def _make_text_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
-    settings = recipe.body
+def _make_text_body(settings: EmbeddingBagBody, recipe: Recipe, dataset: Dataset) -> nn.Module:
     if dataset.preprocessing["kind"] != "text":
         raise UserError(f"body.kind = embedding_bag reads texts, data.kind = {recipe.data.kind} has images")
     features = len(dataset.preprocessing["vocabulary"])
     return EmbeddingBag(features, settings.embedding_size, settings.hidden, settings.dropout)
 
 
-def _make_pair_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
-    settings = recipe.body
+def _make_pair_body(settings: Seq2SeqBody, recipe: Recipe, dataset: Dataset) -> nn.Module:
     if dataset.preprocessing["kind"] != "text_pairs":
         raise UserError(f"body.kind = seq2seq reads pairs of texts, data.kind = {recipe.data.kind} has none")
     if settings.bidirectional and settings.hidden_size % 2:
@@ -64,17 +68,16 @@ def _make_pair_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
     )
 
 
-def _make_image_body(recipe: Recipe, dataset: Dataset) -> nn.Module:
-    settings = recipe.body
+def _make_image_body(settings: MlpBody | CnnBody | ResNetBody, recipe: Recipe, dataset: Dataset) -> nn.Module:
     if dataset.preprocessing["kind"] != "image":
         wanted = "embedding_bag" if dataset.preprocessing["kind"] == "text" else "seq2seq"
         raise UserError(
             f"body.kind = {settings.kind} reads images, data.kind = {recipe.data.kind} has texts: use {wanted}"
         )
     channels, size = dataset.preprocessing["channels"], dataset.preprocessing["size"]
-    if settings.kind == "mlp":
+    if isinstance(settings, MlpBody):
         return MLP(channels * math.prod(size), settings.hidden, settings.dropout)
-    if settings.kind == "cnn":
+    if isinstance(settings, CnnBody):
         _check_size([side // 4 for side in size], size, settings.kind)
         return CNN(channels, size, settings.hidden, settings.width, settings.dropout)
     stages, blocks = STAGES[settings.kind]

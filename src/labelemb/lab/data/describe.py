@@ -7,7 +7,8 @@ from labelemb.lab.data.files import ENVIRONMENT_VARIABLE, data_roots, find_data
 from labelemb.lab.data.images.cifar import LAYOUTS, find_cifar
 from labelemb.lab.data.images.idx import holds_idx
 from labelemb.lab.data.pairs.parallel import find_text_pairs
-from labelemb.lab.recipes.recipe import Recipe, load_recipe, recipe_names
+from labelemb.lab.recipes.recipe import load_recipe, recipe_names
+from labelemb.lab.recipes.settings import ParallelTextData, TextPairData
 from labelemb.support.errors import UserError
 
 FOLDERS = {
@@ -24,8 +25,8 @@ def describe_data(path: Path | None = None) -> str:
     for name in SOURCES:
         found[name] = str(find_published(name, path) or f"not found; `labelemb data fetch {name}` downloads it")
     for recipe in map(load_recipe, recipe_names()):
-        if recipe.task == "translation":
-            found[recipe.name] = _text_pairs(recipe, path)
+        if isinstance(recipe.data, TextPairData):
+            found[recipe.name] = _text_pairs(recipe.data, path)
     width = max(map(len, found))
     lines = [f"{name:<{width}}  {place}" for name, place in found.items()]
     roots = [path] if path is not None else data_roots()
@@ -38,13 +39,14 @@ def describe_data(path: Path | None = None) -> str:
     return "\n".join(lines)
 
 
-def _text_pairs(recipe: Recipe, path: Path | None) -> str:
+def _text_pairs(settings: TextPairData, path: Path | None) -> str:
     """Text pairs have no common source, so they go by the recipe that reads them."""
     try:
-        return str(find_text_pairs(recipe.data, path) or "always there (made when needed)")
+        return str(find_text_pairs(settings, path) or "always there (made when needed)")
     except UserError:
-        first = f"{recipe.data.train_files[0]}.{recipe.data.source_suffix}"
-        return f"not found; put its files ({first}, ...) in a folder {recipe.data.folders[0]}"
+        assert isinstance(settings, ParallelTextData)  # the others need no files
+        first = f"{settings.train_files[0]}.{settings.source_suffix}"
+        return f"not found; put its files ({first}, ...) in a folder {settings.folders[0]}"
 
 
 def find_published(name: str, path: Path | None = None) -> Path | None:

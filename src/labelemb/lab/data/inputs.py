@@ -13,7 +13,7 @@ from labelemb.lab.data.tables import read_json_parts, read_rows, read_text, tabl
 from labelemb.lab.data.text_files import split_lines
 from labelemb.lab.data.texts.vocabulary import Vocabulary
 from labelemb.lab.recipes.recipe import Recipe
-from labelemb.lab.recipes.settings import DataSettings
+from labelemb.lab.recipes.settings import ImageFolderData, TextTableData
 from labelemb.support.errors import UserError
 from labelemb.support.wording import one_line
 
@@ -29,14 +29,15 @@ def read_inputs(recipe: Recipe, preprocessing: Mapping[str, Any], files: Sequenc
     for file in files:
         if not file.exists():
             raise UserError(f"there is no file {file}")
-    if preprocessing["kind"] == "text":
+    if isinstance(recipe.data, TextTableData):
         named_texts = [entry for file in files for entry in _read_texts(file, recipe.data)]
         _check_any(named_texts, files)
         return [name for name, _ in named_texts], encode_texts(preprocessing, [text for _, text in named_texts])
     images = [image for file in files for image in _image_files(file)]
     _check_any(images, files)
     size, channels = preprocessing["size"], preprocessing["channels"]
-    readable, pixels = read_images(images, size, channels, recipe.data.skip_corrupt)
+    skip_corrupt = isinstance(recipe.data, ImageFolderData) and recipe.data.skip_corrupt
+    readable, pixels = read_images(images, size, channels, skip_corrupt)
     _check_any(readable, files)
     return [str(image) for image in readable], _encode_images(preprocessing, pixels)
 
@@ -57,7 +58,7 @@ def _encode_images(preprocessing: Mapping[str, Any], images: list[Tensor]) -> Im
     return ImageExamples(torch.stack(images), targets, preprocessing["mean"], preprocessing["std"])
 
 
-def _read_texts(file: Path, settings: DataSettings) -> list[tuple[str, str]]:
+def _read_texts(file: Path, settings: TextTableData) -> list[tuple[str, str]]:
     """Texts, each after the name that is shown for it: one line, whatever the text holds."""
     column, suffix = settings.text_column, table_suffix(file)
     if suffix == ".json":

@@ -1,7 +1,5 @@
 """From a recipe and a place to a dataset."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from labelemb.lab.data.dataset import Dataset, ImageExamples, TextExamples
@@ -11,20 +9,20 @@ from labelemb.lab.data.images.digits import read_digits
 from labelemb.lab.data.images.folder import read_image_folder
 from labelemb.lab.data.images.idx import read_idx_folder
 from labelemb.lab.data.pairs.parallel import load_text_pairs
-from labelemb.lab.data.splits import CompleteSplits, Splits
+from labelemb.lab.data.splits import Splits
 from labelemb.lab.data.texts.table import Texts, read_text_table
 from labelemb.lab.data.texts.vocabulary import Vocabulary
 from labelemb.lab.recipes.recipe import Recipe
-from labelemb.lab.recipes.settings import TEXT_PAIR_KINDS, DataSettings
+from labelemb.lab.recipes.settings import (
+    Cifar10Data,
+    Cifar100Data,
+    DigitsData,
+    IdxData,
+    ImageFolderData,
+    TextPairData,
+    TextTableData,
+)
 from labelemb.support.errors import UserError
-
-IMAGE_READERS: dict[str, Callable[[DataSettings, Path | None], Splits[ImageExamples]]] = {
-    "digits": read_digits,
-    "idx": read_idx_folder,
-    "cifar10": read_cifar,
-    "cifar100": read_cifar,
-    "image_folder": read_image_folder,
-}
 
 
 def load_data(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
@@ -33,14 +31,14 @@ def load_data(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
     `path` is a file or folder, or None to look in the usual places. `seed` is the run's: it decides a random split
     unless data.split_seed does.
     """
-    pairs = recipe.data.kind in TEXT_PAIR_KINDS
-    if pairs != (recipe.task == "translation"):
-        raise UserError(
-            f"task = {recipe.task} does not go with data.kind = {recipe.data.kind}: translation needs "
-            f"{', '.join(TEXT_PAIR_KINDS)}"
-        )
+    settings = recipe.data
     try:
-        dataset = load_text_pairs(recipe, path, seed) if pairs else _read(recipe.data, path, seed)
+        if isinstance(settings, TextPairData):
+            dataset = load_text_pairs(recipe, path, seed)
+        elif isinstance(settings, TextTableData):
+            dataset = _read_texts(settings, path, seed)
+        else:
+            dataset = _read_images(settings, path, seed)
     except OSError as error:
         raise UserError(f"cannot read {error.filename or path}: {error.strerror}") from error
     if recipe.train.dev and dataset.dev is None:
@@ -60,17 +58,20 @@ def load_data_if_any(recipe: Recipe, path: Path | None, seed: int) -> Dataset | 
         return None
 
 
-def _read(settings: DataSettings, path: Path | None, seed: int) -> Dataset:
-    if settings.kind == "text_table":
-        texts = read_text_table(settings, path)
-        dataset, digest = _text_dataset(texts.complete(settings, seed), settings), texts.digest()
-    else:
-        images = IMAGE_READERS[settings.kind](settings, path)
-        dataset, digest = _image_dataset(images.complete(settings, seed), settings), images.digest()
-    return replace(dataset, digest=digest)
-
-
-def _image_dataset(splits: CompleteSplits[ImageExamples], settings: DataSettings) -> Dataset:
+def _read_images(
+    settings: DigitsData | IdxData | Cifar10Data | Cifar100Data | ImageFolderData, path: Path | None, seed: int
+) -> Dataset:
+    images: Splits[ImageExamples]
+    match settings:
+        case DigitsData():
+            images = read_digits(settings, path)
+        case IdxData():
+            images = read_idx_folder(settings, path)
+        case ImageFolderData():
+            images = read_image_folder(settings, path)
+        case _:
+            images = read_cifar(settings, path)
+    splits = images.complete(settings, seed)
     train = splits.train
     preprocessing = {
         "kind": "image",
@@ -80,10 +81,21 @@ def _image_dataset(splits: CompleteSplits[ImageExamples], settings: DataSettings
         "std": list(train.std),
     }
     augment = CropFlip(train.mean, train.std) if settings.augment == "crop_flip" else None
-    return Dataset(train, splits.dev, splits.test, splits.label_names, splits.groups, augment, preprocessing)
+    return Dataset(
+        train,
+        splits.dev,
+        splits.test,
+        splits.label_names,
+        splits.groups,
+        augment,
+        preprocessing,
+        digest=images.digest(),
+    )
 
 
-def _text_dataset(splits: CompleteSplits[Texts], settings: DataSettings) -> Dataset:
+def _read_texts(settings: TextTableData, path: Path | None, seed: int) -> Dataset:
+    read = read_text_table(settings, path)
+    splits = read.complete(settings, seed)
     vocabulary = Vocabulary.from_texts(splits.train.texts, settings.ngrams, settings.vocabulary, settings.min_count)
 
     def encode(part: Texts) -> TextExamples:
@@ -92,4 +104,6 @@ def _text_dataset(splits: CompleteSplits[Texts], settings: DataSettings) -> Data
     preprocessing = {"kind": "text", "ngrams": settings.ngrams, "vocabulary": vocabulary.features}
     dev = None if splits.dev is None else encode(splits.dev)
     train, test = encode(splits.train), encode(splits.test)
-    return Dataset(train, dev, test, splits.label_names, splits.groups, None, preprocessing)
+    return Dataset(
+        train, dev, test, splits.label_names, splits.groups, preprocessing=preprocessing, digest=read.digest()
+    )

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from labelemb.lab.recipes.settings import DataSettings
+from labelemb.lab.recipes.settings import DigitsData, ImageFolderData, PublishedImages, TextTableData
 from labelemb.support.errors import UserError
 
 # names that data sets give to the three parts, as folders, files or values of a column
@@ -41,6 +41,8 @@ class Selectable(Protocol):
 
 
 Rows = TypeVar("Rows", bound=Selectable)
+DrawnData = DigitsData | ImageFolderData | TextTableData
+"""Settings of data whose missing parts are drawn at random."""
 
 
 @dataclass
@@ -53,7 +55,6 @@ class Splits(Generic[Rows]):
     label_names: list[str]
     source: str
     groups: dict[str, list[str]] | None = None
-    dev_is_first: bool = False  # a published data set: development examples are its first ones, not random ones
     files: Sequence[Path] = ()  # below `source`: where machines decode the same files to examples that differ a little
 
     def digest(self) -> str:
@@ -68,28 +69,31 @@ class Splits(Generic[Rows]):
                 found.update(content)
         return found.hexdigest()
 
-    def complete(self, settings: DataSettings, seed: int) -> "CompleteSplits[Rows]":
+    def complete(self, settings: PublishedImages | DrawnData, seed: int) -> "CompleteSplits[Rows]":
         """With a test part, a development part if the settings ask for one, and the training part limited."""
-        for name, size in (("dev_size", settings.dev_size), ("test_size", settings.test_size)):
-            if size > 1 and not size.is_integer():
-                raise UserError(f"data.{name} is {size}, but must be a share below 1 or a whole number of examples")
-        dev_size = settings.dev_size if self.dev is None else 0.0
-        test_size = settings.test_size if self.test is None else 0.0
-        train, dev, test = self.train, self.dev, self.test
-        if self.dev_is_first:
-            train, dev = self._first_as_dev(dev_size)
-        elif dev_size or test_size:
-            split_seed = seed if settings.split_seed < 0 else settings.split_seed
-            parts = random_split(train.targets, dev_size, test_size, split_seed, self.label_names, self.source)
-            train, drawn_dev, drawn_test = (self.train.select(part) for part in parts)
-            dev = drawn_dev if dev_size else dev
-            test = drawn_test if test_size else test
+        test: Rows | None
+        if isinstance(settings, PublishedImages):
+            train, dev = self._first_as_dev(_checked("dev_size", settings.dev_size))
+            test = self.test
+        else:
+            train, dev, test = self._drawn(settings, seed)
         if test is None:
             raise UserError(f"{self.source} has no test examples: set data.test_size, for example to 0.1")
         if settings.max_per_label:
             train = train.select(keep_per_label(train.targets, settings.max_per_label))
         _check_labels(train.targets, test.targets, self.label_names, self.source)
         return CompleteSplits(train, dev, test, self.label_names, self.groups)
+
+    def _drawn(self, settings: DrawnData, seed: int) -> tuple[Rows, Rows | None, Rows | None]:
+        """Random parts for those that the data lacks."""
+        dev_size = _checked("dev_size", settings.dev_size) if self.dev is None else 0.0
+        test_size = _checked("test_size", settings.test_size) if self.test is None else 0.0
+        if not dev_size and not test_size:
+            return self.train, self.dev, self.test
+        split_seed = seed if settings.split_seed < 0 else settings.split_seed
+        parts = random_split(self.train.targets, dev_size, test_size, split_seed, self.label_names, self.source)
+        train, dev, test = (self.train.select(part) for part in parts)
+        return train, dev if dev_size else self.dev, test if test_size else self.test
 
     def _first_as_dev(self, dev_size: float) -> tuple[Rows, Rows | None]:
         total = len(self.train.targets)
@@ -112,6 +116,12 @@ class CompleteSplits(Generic[Rows]):
     test: Rows
     label_names: list[str]
     groups: dict[str, list[str]] | None
+
+
+def _checked(name: str, size: float) -> float:
+    if size > 1 and not size.is_integer():
+        raise UserError(f"data.{name} is {size}, but must be a share below 1 or a whole number of examples")
+    return size
 
 
 def _check_labels(train: Tensor, test: Tensor, names: list[str], source: str) -> None:

@@ -24,9 +24,8 @@ from typing import Any
 
 from labelemb import Head, LabelSpace, Objective
 from labelemb.lab.methods.make import HeadNeeds, make_head
-from labelemb.lab.methods.options import OBJECTIVE_FIELDS, OPTIONS, canonical_name, read_options
+from labelemb.lab.methods.options import OBJECTIVE_FIELDS, OBJECTIVES, OPTIONS, canonical_name, read_options
 from labelemb.lab.recipes.recipe import Recipe
-from labelemb.lab.recipes.settings import OBJECTIVES
 from labelemb.support.errors import UserError, enough_memory
 from labelemb.support.wording import did_you_mean
 

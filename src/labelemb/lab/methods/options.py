@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from labelemb import Objective
-from labelemb.lab.recipes.settings import OBJECTIVES
 from labelemb.support.errors import UserError
 from labelemb.support.wording import did_you_mean
 
 OBJECTIVE_FIELDS = tuple(field.name for field in dataclasses.fields(Objective))
+OBJECTIVES = ("default", "paper", "authors_vision", "authors_text", "recommended")
 MOST_DIGITS = 18
 """Of a whole number: what 64 bits hold."""
 

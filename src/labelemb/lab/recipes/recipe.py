@@ -1,4 +1,4 @@
-"""Reading, checking and writing recipes.
+"""Recipes: reading, checking and writing them.
 
 A recipe is a TOML file with the tables `data`, `body`, `head`, `train` and `decode` (`settings.py` has the keys). A key
 that does not exist, a value of the wrong type and one outside its limits are one-line errors with the file and what is
@@ -8,59 +8,81 @@ allowed.
 import dataclasses
 import hashlib
 import json
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal
 
+import msgspec
+
+from labelemb.lab.recipes.check import keys_of, read_table
+from labelemb.lab.recipes.schema import Table, doc, kind_of, settings_of
 from labelemb.lab.recipes.settings import (
-    BodySettings,
-    DataSettings,
+    Cifar10Data,
+    Cifar100Data,
+    CnnBody,
     DecodeSettings,
+    DigitsData,
+    EmbeddingBagBody,
     HeadSettings,
+    IdxData,
+    ImageFolderData,
+    LcstsData,
+    MlpBody,
+    NumbersData,
+    ParallelTextData,
+    ResNet8Body,
+    ResNet18Body,
+    Seq2SeqBody,
+    TextPairData,
+    TextTableData,
     TrainSettings,
-    setting,
 )
 from labelemb.support.errors import UserError
 from labelemb.support.wording import did_you_mean
 
-__all__ = [
-    "BodySettings",
-    "DataSettings",
-    "DecodeSettings",
-    "HeadSettings",
-    "Recipe",
-    "TrainSettings",
-    "load_recipe",
-    "recipe_names",
-    "recipe_text",
-]
+__all__ = ["Recipe", "load_recipe", "parse_recipe", "recipe_names", "recipe_text"]
 
-LARGEST = 2**31 - 1
-"""Of a whole number: nothing that is counted here is more, and torch counts no further in places."""
+AnyData = (
+    DigitsData
+    | IdxData
+    | Cifar10Data
+    | Cifar100Data
+    | ImageFolderData
+    | TextTableData
+    | ParallelTextData
+    | LcstsData
+    | NumbersData
+)
+AnyBody = MlpBody | CnnBody | ResNet8Body | ResNet18Body | EmbeddingBagBody | Seq2SeqBody
 
 
-@dataclasses.dataclass(frozen=True)
-class Recipe:
+class Recipe(Table, frozen=True):
     """One experiment: data, body, head, training and, for text, decoding. Made by `load_recipe`."""
 
-    name: str = setting("", "the recipe's name", changes_result=False)
-    task: str = setting("classification", "what is learned", choices=("classification", "translation"))
-    data: DataSettings = dataclasses.field(default_factory=DataSettings)
-    body: BodySettings = dataclasses.field(default_factory=BodySettings)
-    head: HeadSettings = dataclasses.field(default_factory=HeadSettings)
-    train: TrainSettings = dataclasses.field(default_factory=TrainSettings)
-    decode: DecodeSettings = dataclasses.field(default_factory=DecodeSettings)
+    name: Annotated[str, doc("the recipe's name", changes_result=False)] = ""
+    task: Annotated[Literal["classification", "translation"], doc("what is learned")] = "classification"
+    data: AnyData = DigitsData()
+    body: AnyBody = MlpBody()
+    head: HeadSettings = HeadSettings()
+    train: TrainSettings = TrainSettings()
+    decode: DecodeSettings = DecodeSettings()
 
     def to_toml(self) -> str:
         """A TOML text that `load_recipe` reads back to an equal recipe, every key commented."""
         return "\n".join(_write_table(self)) + "\n"
 
+    def to_dict(self) -> dict[str, Any]:
+        """All settings as nested tables, as TOML has them."""
+        table: dict[str, Any] = msgspec.to_builtins(self)
+        if self.task != "translation":
+            del table["decode"]
+        return table
+
     def fingerprint(self) -> str:
         """SHA-256 over every setting that changes the result of a run."""
-        return hashlib.sha256(json.dumps(_relevant(self), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(_relevant(self, self.to_dict()), sort_keys=True).encode()).hexdigest()
 
 
 def recipe_names() -> list[str]:
@@ -89,9 +111,12 @@ def parse_recipe(text: str, where: str, name: str = "", overrides: Sequence[str]
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{where} is not a TOML file: {error}") from error
     table.setdefault("name", name)
+    written = {key: dict(value) for key, value in table.items() if isinstance(value, Mapping)}
     for override in overrides:
         _apply_override(table, override)
-    recipe = _read_table(Recipe, table, prefix="", where=where)
+    _forget_other_kind(table, written, overrides)
+    recipe = read_table(Recipe, table, where)
+    _check_task(recipe, table, where)
     _check_objective(recipe.head, where)
     return recipe
 
@@ -134,78 +159,30 @@ def _parse_value(text: str) -> Any:
         return text
 
 
-def _read_table(kind: type, table: Mapping[str, Any], prefix: str, where: str) -> Any:
-    fields = {field.name: field for field in dataclasses.fields(kind)}
-    types = get_type_hints(kind)
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        if key not in fields:
-            raise UserError(f"{where}: unknown key {prefix + key!r}{_suggest_key(key, prefix)}")
-        if dataclasses.is_dataclass(types[key]):
-            if not isinstance(value, Mapping):
-                raise UserError(f"{where}: {key!r} must be a table, not {value!r}")
-            values[key] = _read_table(types[key], value, f"{key}.", where)
-        else:
-            values[key] = _read_value(types[key], fields[key].metadata, value, f"{where}: {prefix}{key}")
-    return kind(**values)
+def _forget_other_kind(table: dict[str, Any], written: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Where an override changes a kind, drop the keys that the recipe's text has for the kind it replaces."""
+    overridden = {override.partition("=")[0].strip() for override in overrides}
+    for name in ("data", "body"):
+        if f"{name}.kind" not in overridden:
+            continue
+        known = keys_of(Recipe, name, table[name]["kind"])
+        for key in written.get(name, {}) if known is not None else ():
+            if key not in (known or ()) and f"{name}.{key}" not in overridden:
+                del table[name][key]
 
 
-def _suggest_key(key: str, prefix: str) -> str:
-    """The nearest key of the same table, or the one of that name in another table, or all keys there are."""
-    tables = {
-        "": Recipe,
-        **{name: kind for name, kind in get_type_hints(Recipe).items() if dataclasses.is_dataclass(kind)},
-    }
-    keys = {table: [field.name for field in dataclasses.fields(kind)] for table, kind in tables.items()}
-    own = keys[prefix.rstrip(".")]
-    elsewhere = [f"{table}.{key}" for table, names in keys.items() if key in names]
-    if elsewhere:
-        return f"; did you mean {elsewhere[0]!r}?"
-    return did_you_mean(key, own, prefix) or f"; there are {', '.join(own)}"
-
-
-def _read_value(kind: Any, metadata: Mapping[str, Any], value: Any, where: str) -> Any:
-    if get_origin(kind) is tuple:
-        if not isinstance(value, list):
-            raise UserError(f"{where} must be a list, not {value!r}")
-        return tuple(_read_value(get_args(kind)[0], metadata, entry, where) for entry in value)
-    if get_origin(kind) is Mapping:
-        if not isinstance(value, Mapping):
-            raise UserError(f"{where} must be a table, not {value!r}")
-        return dict(value)
-    value = _convert(kind, value, where)
-    _check_limits(metadata, value, where)
-    return value
-
-
-def _convert(kind: type, value: Any, where: str) -> Any:
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if kind is str and isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)  # `precision=32` on the command line
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        expected = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]
-        raise UserError(f"{where} must be {expected}, not {value!r}")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{where} must be finite, not {value}")
-    if isinstance(value, int) and abs(value) > LARGEST:
-        raise UserError(f"{where} is {value}, must be at most {LARGEST}")
-    return value
-
-
-def _check_limits(metadata: Mapping[str, Any], value: Any, where: str) -> None:
-    if metadata["choices"] and value not in metadata["choices"]:
+def _check_task(recipe: Recipe, table: Mapping[str, Any], where: str) -> None:
+    """Refuse a task that the data is not for, and settings of texts where there are none."""
+    translates = recipe.task == "translation"
+    if isinstance(recipe.data, TextPairData) != translates:
+        kinds = [kind_of(kind) for kind in (ParallelTextData, LcstsData, NumbersData)]
         raise UserError(
-            f"{where} is {value!r}, allowed are {', '.join(metadata['choices'])}"
-            f"{did_you_mean(str(value), metadata['choices'])}"
+            f"{where}: task = {recipe.task} does not go with data.kind = {recipe.data.kind}: translation needs "
+            f"{', '.join(kinds)}"
         )
-    for limit, holds, words in (
-        ("at_least", lambda bound: value >= bound, "at least"),
-        ("above", lambda bound: value > bound, "above"),
-        ("below", lambda bound: value < bound, "below"),
-    ):
-        if metadata[limit] is not None and not holds(metadata[limit]):
-            raise UserError(f"{where} is {value}, must be {words} {metadata[limit]}")
+    if not translates and ("decode" in table or recipe.train.batch_tokens):
+        given = "decode" if "decode" in table else "train.batch_tokens"
+        raise UserError(f"{where}: {given!r} is about texts to generate, task = {recipe.task} has none: leave it out")
 
 
 def _check_objective(head: HeadSettings, where: str) -> None:
@@ -223,15 +200,19 @@ def _check_objective(head: HeadSettings, where: str) -> None:
         raise UserError(f"{where}: head.overrides: {error}") from error
 
 
-def _write_table(settings: Any) -> list[str]:
+def _write_table(table: Table) -> list[str]:
     lines: list[str] = []
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        if dataclasses.is_dataclass(value):
-            lines += ["", f"# {(type(value).__doc__ or '').strip()}", f"[{field.name}]", *_write_table(value)]
-        else:
-            choices = f" ({', '.join(field.metadata['choices'])})" if field.metadata["choices"] else ""
-            lines += [f"# {field.metadata['help']}{choices}", f"{field.name} = {_write_value(value)}"]
+    for setting in settings_of(type(table)):
+        value = getattr(table, setting.name)
+        if not setting.tables:
+            choices = f" ({', '.join(setting.choices)})" if setting.choices else ""
+            lines += [f"# {setting.help}{choices}", f"{setting.name} = {_write_value(value)}"]
+        elif setting.name != "decode" or (isinstance(table, Recipe) and table.task == "translation"):
+            lines += ["", f"# {(type(value).__doc__ or '').strip()}", f"[{setting.name}]"]
+            if len(setting.tables) > 1:
+                kinds = ", ".join(kind_of(kind) for kind in setting.tables)
+                lines += [f"# one of {kinds}", f"kind = {_write_value(value.kind)}"]
+            lines += _write_table(value)
     return lines
 
 
@@ -247,14 +228,11 @@ def _write_value(value: Any) -> str:
     return repr(value)
 
 
-def _relevant(settings: Any) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        if dataclasses.is_dataclass(value):
-            inner = _relevant(value)
-            if inner:
-                values[field.name] = inner
-        elif field.metadata["changes_result"] and not (field.metadata["added"] and value == field.default):
-            values[field.name] = value
-    return values
+def _relevant(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a table without those that change no result."""
+    idle = {setting.name for setting in settings_of(type(table)) if not setting.changes_result}
+    return {
+        key: _relevant(inner, value) if isinstance(inner := getattr(table, key), Table) else value
+        for key, value in values.items()
+        if key not in idle
+    }

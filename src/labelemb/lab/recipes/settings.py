@@ -1,218 +1,291 @@
-"""The settings of a recipe: what each key means, its default, and the values it takes.
+"""Settings of a recipe: one table for each kind of data and body, and the tables `head`, `train` and `decode`.
 
-One dataclass is one table of the TOML file. `setting` keeps the documentation and the limits beside the field, so that
-the reader, the errors and the comments of a written recipe all come from here.
+A table is a `msgspec.Struct`. The annotation of a field has its limits and its line of documentation, from which the
+checks, the error messages and the comments of a written recipe are made. `kind` chooses the table of `[data]` and
+`[body]`, so a key of another kind is an error.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import sys
+from typing import Annotated, Any, Literal
 
-TEXT_PAIR_KINDS = ("parallel_text", "lcsts", "numbers")
-DATA_KINDS = ("digits", "idx", "cifar10", "cifar100", "image_folder", "text_table", *TEXT_PAIR_KINDS)
-BODY_KINDS = ("mlp", "cnn", "resnet8", "resnet18", "embedding_bag", "seq2seq")
-OBJECTIVES = ("default", "paper", "authors_vision", "authors_text", "recommended")
+from msgspec import Meta
 
+from labelemb.lab.recipes.schema import Count, Names, Number, Share, Table, doc
 
-def setting(
-    default: Any,
-    help: str,
-    *,
-    choices: tuple[str, ...] = (),
-    at_least: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    changes_result: bool = True,
-    added: bool = False,
-) -> Any:
-    """A documented field. `changes_result=False` leaves the key out of the recipe's fingerprint.
-
-    `added=True` leaves it out while it has its default: a key that came later must not make recorded runs other ones.
-    """
-    limits = {"choices": choices, "at_least": at_least, "above": above, "below": below}
-    metadata = {"help": help, "changes_result": changes_result, "added": added, **limits}
-    if isinstance(default, Mapping):
-        return field(default_factory=lambda: dict(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
+Folders = Annotated[Names, doc("folders looked for inside the data folder, in this order", changes_result=False)]
+TestSize = Annotated[
+    Number,
+    Meta(ge=0),
+    doc("examples held out for testing, unless the data has a test set: a count, or a share below 1"),
+]
+SplitSeed = Annotated[
+    Count,
+    Meta(ge=-1),
+    doc("seed of a random split; -1 takes the seed of the run, so that every run draws its own split"),
+]
+MaxPerLabel = Annotated[
+    Count,
+    Meta(ge=0),
+    doc("training examples kept per label (0 keeps all), the same ones in every run with the same split"),
+]
 
 
-@dataclass(frozen=True)
-class DataSettings:
+class DataSettings(Table, tag_field="kind", frozen=True):
     """Which data, how it is split, and what is done to it."""
 
-    kind: str = setting("digits", "what the data is", choices=DATA_KINDS)
-    folders: tuple[str, ...] = setting(
-        (), "folders looked for inside the data folder, in this order", changes_result=False
-    )
-    dev_size: float = setting(
-        0.0, "training examples held out for development: a count, a share below 1, or 0 for none", at_least=0
-    )
-    test_size: float = setting(0.1, "the same for testing, where the data brings no test set of its own", at_least=0)
-    split_seed: int = setting(
-        -1, "seed of a random split; -1 takes the seed of the run, so that every run draws its own split", at_least=-1
-    )
-    max_per_label: int = setting(
-        0, "training examples kept per label (0 keeps all), the same ones in every run with the same split", at_least=0
-    )
-    num_labels: int = setting(10, "idx files: how many labels there are", at_least=2)
-    label_names: tuple[str, ...] = setting((), "idx files: names in the order of the labels; empty for 0, 1, 2, ...")
-    mean: tuple[float, ...] = setting((), "images: mean of each channel, on pixels from 0 to 1; empty for 0")
-    std: tuple[float, ...] = setting((), "images: standard deviation of each channel; empty for 1")
-    augment: str = setting(
-        "none",
-        "images: crop_flip pads by 4, crops at random and mirrors half of the images",
-        choices=("none", "crop_flip"),
-    )
-    image_size: int = setting(32, "image folders: every image becomes a square of this many pixels", at_least=4)
-    grayscale: bool = setting(False, "image folders: one channel in place of three")
-    skip_corrupt: bool = setting(False, "image folders: leave out files that cannot be read; false stops at the first")
-    text_column: str = setting("text", "text tables: the column with the text")
-    label_column: str = setting("label", "text tables: the column with the label")
-    split_column: str = setting("", "text tables: the column that says train, dev or test; empty for none")
-    ngrams: int = setting(2, "text tables: the longest run of words that counts as a feature", at_least=1)
-    vocabulary: int = setting(
-        50_000, "texts: at most this many words (text tables: and word runs), the frequent ones", at_least=1
-    )
-    min_count: int = setting(
-        1, "texts: leave out words (text tables: only runs of several words) that are rarer in training", at_least=1
-    )
-    train_files: tuple[str, ...] = setting((), "text pairs: training files, without the suffixes below", added=True)
-    dev_files: tuple[str, ...] = setting((), "text pairs: development files; empty to hold some out", added=True)
-    test_files: tuple[str, ...] = setting((), "text pairs: test files; empty to hold some out", added=True)
-    source_suffix: str = setting("src", "text pairs: how source files end, before a .gz", added=True)
-    target_suffix: str = setting("tgt", "text pairs: how target files end, before a .gz", added=True)
-    unit: str = setting(
-        "word",
-        "text pairs: what a label stands for; words are what spaces separate",
-        choices=("word", "char", "sentencepiece"),
-        added=True,
-    )
-    lower: bool = setting(False, "text pairs: lower-case everything", added=True)
-    split_marks: bool = setting(False, "text pairs: punctuation marks are words of their own", added=True)
-    source_vocabulary: int = setting(
-        0,
-        "text pairs: at most this many source words; 0 for as many as target words (data.vocabulary)",
-        at_least=0,
-        added=True,
-    )
-    shared_vocabulary: bool = setting(False, "text pairs: one vocabulary for source and target", added=True)
-    vocabulary_files: tuple[str, ...] = setting(
-        (), "text pairs: files with a word a line for source and target, in place of counting words", added=True
-    )
-    max_length: int = setting(
-        0,
-        "text pairs: leave out training pairs with more words than this on a side; 0 keeps all",
-        at_least=0,
-        added=True,
-    )
-    cut_source: int = setting(
-        0, "text pairs: keep this many words at the start of a source; 0 keeps all", at_least=0, added=True
-    )
-    max_pairs: int = setting(0, "text pairs: use the first pairs of training only; 0 uses all", at_least=0, added=True)
+    dev_size: Annotated[
+        Number,
+        Meta(ge=0),
+        doc("training examples held out for development: a count, a share below 1, or 0 for none"),
+    ] = 0.0
 
 
-@dataclass(frozen=True)
-class BodySettings:
+class ImageData(DataSettings, frozen=True):
+    """Images with labels."""
+
+    max_per_label: MaxPerLabel = 0
+    mean: Annotated[
+        tuple[Annotated[Number, Meta(ge=-sys.float_info.max)], ...],
+        doc("mean of each channel, on pixels from 0 to 1; empty for 0"),
+    ] = ()
+    std: Annotated[
+        tuple[Annotated[Number, Meta(gt=0)], ...], doc("standard deviation of each channel; empty for 1")
+    ] = ()
+    augment: Annotated[
+        Literal["none", "crop_flip"],
+        doc("crop_flip pads by 4, crops at random and mirrors half of the images"),
+    ] = "none"
+
+
+class DigitsData(ImageData, tag="digits", frozen=True):
+    """Digits of 8 x 8 pixels that ship with scikit-learn."""
+
+    test_size: TestSize = 0.1
+    split_seed: SplitSeed = -1
+
+
+class PublishedImages(ImageData, frozen=True):
+    """Images with a test set of their own; the development set is the first training images."""
+
+    folders: Folders = ()
+
+
+class IdxData(PublishedImages, tag="idx", frozen=True):
+    """Idx files of MNIST and sets like it."""
+
+    num_labels: Annotated[Count, Meta(ge=2), doc("how many labels there are")] = 10
+    label_names: Annotated[Names, doc("names in the order of the labels; empty for 0, 1, 2, ...")] = ()
+
+
+class Cifar10Data(PublishedImages, tag="cifar10", frozen=True):
+    """CIFAR-10, binary version."""
+
+
+class Cifar100Data(PublishedImages, tag="cifar100", frozen=True):
+    """CIFAR-100, binary version, with its fine labels."""
+
+
+class ImageFolderData(ImageData, tag="image_folder", frozen=True):
+    """A folder of images for each label."""
+
+    folders: Folders = ()
+    test_size: TestSize = 0.1
+    split_seed: SplitSeed = -1
+    image_size: Annotated[Count, Meta(ge=4), doc("every image becomes a square of this many pixels")] = 32
+    grayscale: Annotated[bool, doc("one channel in place of three")] = False
+    skip_corrupt: Annotated[bool, doc("leave out files that cannot be read; false stops at the first")] = False
+
+
+class TextTableData(DataSettings, tag="text_table", frozen=True):
+    """Tables with a text and a label in each row."""
+
+    folders: Folders = ()
+    test_size: TestSize = 0.1
+    split_seed: SplitSeed = -1
+    max_per_label: MaxPerLabel = 0
+    text_column: Annotated[str, doc("the column with the text")] = "text"
+    label_column: Annotated[str, doc("the column with the label")] = "label"
+    split_column: Annotated[str, doc("the column that says train, dev or test; empty for none")] = ""
+    ngrams: Annotated[Count, Meta(ge=1), doc("the longest run of words that counts as a feature")] = 2
+    vocabulary: Annotated[Count, Meta(ge=1), doc("at most this many words and word runs, the frequent ones")] = 50_000
+    min_count: Annotated[Count, Meta(ge=1), doc("leave out runs of several words that are rarer in training")] = 1
+
+
+class TextPairData(DataSettings, frozen=True):
+    """Pairs of a source and a target text."""
+
+    test_size: TestSize = 0.1
+    split_seed: SplitSeed = -1
+    unit: Annotated[
+        Literal["word", "char", "sentencepiece"], doc("what a label stands for; words are what spaces separate")
+    ] = "word"
+    lower: Annotated[bool, doc("lower-case everything")] = False
+    split_marks: Annotated[bool, doc("punctuation marks are words of their own")] = False
+    vocabulary: Annotated[Count, Meta(ge=1), doc("at most this many target words, the frequent ones")] = 50_000
+    source_vocabulary: Annotated[
+        Count, Meta(ge=0), doc("at most this many source words; 0 for as many as target words")
+    ] = 0
+    shared_vocabulary: Annotated[bool, doc("one vocabulary for source and target")] = False
+    min_count: Annotated[Count, Meta(ge=1), doc("leave out words that are rarer in training")] = 1
+    max_length: Annotated[
+        Count, Meta(ge=0), doc("leave out training pairs with more words than this on a side; 0 keeps all")
+    ] = 0
+    cut_source: Annotated[Count, Meta(ge=0), doc("keep this many words at the start of a source; 0 keeps all")] = 0
+    max_pairs: Annotated[Count, Meta(ge=0), doc("use the first pairs of training only; 0 uses all")] = 0
+
+
+class NumbersData(TextPairData, tag="numbers", frozen=True):
+    """Numbers from 0 to 9,999 spelled out in English and Vietnamese."""
+
+
+class ParallelTextData(TextPairData, tag="parallel_text", frozen=True):
+    """Line-aligned source and target files."""
+
+    folders: Folders = ()
+    train_files: Annotated[Names, doc("training files, without the suffixes below")] = ()
+    dev_files: Annotated[Names, doc("development files; empty to hold some out")] = ()
+    test_files: Annotated[Names, doc("test files; empty to hold some out")] = ()
+    source_suffix: Annotated[str, doc("how source files end, before a .gz")] = "src"
+    target_suffix: Annotated[str, doc("how target files end, before a .gz")] = "tgt"
+    vocabulary_files: Annotated[
+        Names, doc("files with a word a line for source and target, in place of counting words")
+    ] = ()
+
+
+class LcstsData(ParallelTextData, tag="lcsts", frozen=True):
+    """LCSTS: its published files, or line-aligned ones."""
+
+
+class BodySettings(Table, tag_field="kind", frozen=True):
     """The network up to the hidden state."""
 
-    kind: str = setting("mlp", "the network", choices=BODY_KINDS)
-    hidden: tuple[int, ...] = setting((500, 500), "sizes of the fully connected hidden layers", at_least=1)
-    width: float = setting(1.0, "multiplies the channels of cnn, resnet8 and resnet18", above=0)
-    embedding_size: int = setting(256, "embedding_bag: size of a word vector", at_least=1)
-    dropout: float = setting(0.0, "share of hidden units dropped while training", at_least=0, below=1)
-    init: str = setting(
-        "torch",
-        "initial weights: torch's own, or truncated_normal with zero biases",
-        choices=("torch", "truncated_normal"),
-    )
-    init_std: float = setting(0.1, "standard deviation for truncated_normal", above=0)
-    layers: int = setting(1, "seq2seq: LSTM layers of the encoder, and of the decoder", at_least=1, added=True)
-    hidden_size: int = setting(512, "seq2seq: size of the LSTM states and of h", at_least=2, added=True)
-    bidirectional: bool = setting(
-        False, "seq2seq: the encoder reads in both directions, each with half of hidden_size", added=True
-    )
-    query_tanh: bool = setting(False, "seq2seq: a tanh on the query of the attention", added=True)
-    share_vectors: bool = setting(
-        False, "seq2seq: source and target words have the same vectors (needs data.shared_vocabulary)", added=True
-    )
-    tie_output: bool = setting(
-        False,
-        "seq2seq: the predictor's weights are the target words' vectors (embedding_size = hidden_size)",
-        added=True,
-    )
+    dropout: Annotated[Share, doc("share of hidden units dropped while training")] = 0.0
+    init: Annotated[
+        Literal["torch", "truncated_normal"],
+        doc("initial weights: torch's own, or truncated_normal with zero biases"),
+    ] = "torch"
+    init_std: Annotated[Number, Meta(gt=0), doc("standard deviation for truncated_normal")] = 0.1
 
 
-@dataclass(frozen=True)
-class HeadSettings:
+Hidden = Annotated[tuple[Annotated[Count, Meta(ge=1)], ...], doc("sizes of the fully connected hidden layers")]
+Width = Annotated[Number, Meta(gt=0), doc("multiplies the channels")]
+
+
+class MlpBody(BodySettings, tag="mlp", frozen=True):
+    """Multilayer perceptron."""
+
+    hidden: Hidden = (500, 500)
+
+
+class CnnBody(BodySettings, tag="cnn", frozen=True):
+    """Two convolutions and fully connected layers."""
+
+    hidden: Hidden = (500, 500)
+    width: Width = 1.0
+
+
+class ResNetBody(BodySettings, frozen=True):
+    """Residual network."""
+
+    width: Width = 1.0
+
+
+class ResNet8Body(ResNetBody, tag="resnet8", frozen=True):
+    """ResNet-8: three stages of one block."""
+
+
+class ResNet18Body(ResNetBody, tag="resnet18", frozen=True):
+    """ResNet-18: four stages of two blocks."""
+
+
+class EmbeddingBagBody(BodySettings, tag="embedding_bag", frozen=True):
+    """Mean of word vectors and fully connected layers."""
+
+    embedding_size: Annotated[Count, Meta(ge=1), doc("size of a word vector")] = 256
+    hidden: Hidden = (500, 500)
+
+
+class Seq2SeqBody(BodySettings, tag="seq2seq", frozen=True):
+    """LSTM encoder and decoder with attention."""
+
+    embedding_size: Annotated[Count, Meta(ge=1), doc("size of a word vector")] = 256
+    hidden_size: Annotated[Count, Meta(ge=2), doc("size of the LSTM states and of h")] = 512
+    layers: Annotated[Count, Meta(ge=1), doc("LSTM layers of the encoder, and of the decoder")] = 1
+    bidirectional: Annotated[bool, doc("the encoder reads in both directions, each with half of hidden_size")] = False
+    query_tanh: Annotated[bool, doc("a tanh on the query of the attention")] = False
+    share_vectors: Annotated[
+        bool, doc("source and target words have the same vectors (needs data.shared_vocabulary)")
+    ] = False
+    tie_output: Annotated[
+        bool, doc("the predictor's weights are the target words' vectors (embedding_size = hidden_size)")
+    ] = False
+
+
+class HeadSettings(Table, frozen=True):
     """What comes after the hidden state, as far as a method has a use for it."""
 
-    objective: str = setting("default", "preset of label embedding's objective", choices=OBJECTIVES)
-    overrides: Mapping[str, Any] = setting({}, "single fields of the objective in place of the preset's, as tau = 1.0")
-    rank: int = setting(0, "rank of a compressed embedding; 0 for a dense one", at_least=0)
-    embedding_bias: bool = setting(
-        False, "a compressed embedding has a bias inside its ReLU, as in the authors' text code", added=True
-    )
-    init_std: float = setting(
-        0.0, "output layers: standard deviation of a truncated normal, zero biases; 0 for torch's own", at_least=0
-    )
-    impl: str = setting("auto", "implementation of the objective", choices=("auto", "reference", "chunked"))
-    soft_after_fraction: float = setting(
-        0.0,
-        "an objective whose soft term starts later starts it after this share of the updates; 0 for its own number",
-        at_least=0,
-        below=1,
-        added=True,
-    )
+    objective: Annotated[
+        Literal["default", "paper", "authors_vision", "authors_text", "recommended"],
+        doc("preset of label embedding's objective"),
+    ] = "default"
+    overrides: Annotated[
+        dict[str, Any], doc("single fields of the objective in place of the preset's, as tau = 1.0")
+    ] = {}  # noqa: RUF012  msgspec gives every table its own
+    rank: Annotated[Count, Meta(ge=0), doc("rank of a compressed embedding; 0 for a dense one")] = 0
+    embedding_bias: Annotated[
+        bool, doc("a compressed embedding has a bias inside its ReLU, as in the authors' text code")
+    ] = False
+    init_std: Annotated[
+        Number,
+        Meta(ge=0),
+        doc("output layers: standard deviation of a truncated normal, zero biases; 0 for torch's own"),
+    ] = 0.0
+    impl: Annotated[Literal["auto", "reference", "chunked"], doc("implementation of the objective")] = "auto"
+    soft_after_fraction: Annotated[
+        Share,
+        doc("a soft term that starts later starts after this share of the updates; 0 for its objective's own number"),
+    ] = 0.0
 
 
-@dataclass(frozen=True)
-class TrainSettings:
+class TrainSettings(Table, frozen=True):
     """The optimisation."""
 
-    epochs: int = setting(15, "passes over the training data", at_least=1)
-    batch_size: int = setting(100, "examples in an update", at_least=1)
-    optimizer: str = setting("adam", "the optimiser", choices=("adam", "adamw", "sgd"))
-    lr: float = setting(0.001, "learning rate", above=0)
-    embedding_lr: float = setting(0.0, "learning rate of a learned label embedding; 0 for the same as lr", at_least=0)
-    weight_decay: float = setting(0.0, "weight decay, never on a label embedding", at_least=0)
-    momentum: float = setting(0.9, "sgd: momentum", at_least=0, below=1)
-    schedule: str = setting(
-        "constant",
-        "learning rate over time: linear and cosine fall to 0, step multiplies by step_factor",
-        choices=("constant", "linear", "cosine", "step"),
-    )
-    step_every: int = setting(40, "step: epochs between two steps", at_least=1)
-    step_factor: float = setting(0.2, "step: what the learning rate is multiplied by", above=0)
-    clip_norm: float = setting(0.0, "largest norm of the gradient; 0 for no limit", at_least=0)
-    evaluations_per_epoch: int = setting(1, "evaluations in an epoch", at_least=1)
-    dev: bool = setting(False, "report the test error at the best development error; false: at the last epoch")
-    accumulate: int = setting(
-        1,
-        "parts a batch is split into to save memory",
-        at_least=1,
-    )
-    precision: str = setting(
-        "32", "number format", choices=("32", "64", "16-mixed", "bf16-mixed", "16-true", "bf16-true")
-    )
-    device: str = setting("auto", "where to compute", choices=("auto", "cpu", "cuda"), changes_result=False)
-    batch_tokens: int = setting(
-        0,
-        "text pairs: target positions in an update, padding included; 0 counts pairs by batch_size",
-        at_least=0,
-        added=True,
-    )
+    epochs: Annotated[Count, Meta(ge=1), doc("passes over the training data")] = 15
+    batch_size: Annotated[Count, Meta(ge=1), doc("examples in an update")] = 100
+    batch_tokens: Annotated[
+        Count,
+        Meta(ge=0),
+        doc("text pairs: target positions in an update, padding included; 0 counts pairs by batch_size"),
+    ] = 0
+    optimizer: Annotated[Literal["adam", "adamw", "sgd"], doc("the optimiser")] = "adam"
+    lr: Annotated[Number, Meta(gt=0), doc("learning rate")] = 0.001
+    embedding_lr: Annotated[
+        Number, Meta(ge=0), doc("learning rate of a learned label embedding; 0 for the same as lr")
+    ] = 0.0
+    weight_decay: Annotated[Number, Meta(ge=0), doc("weight decay, never on a label embedding")] = 0.0
+    momentum: Annotated[Share, doc("sgd: momentum")] = 0.9
+    schedule: Annotated[
+        Literal["constant", "linear", "cosine", "step"],
+        doc("learning rate over time: linear and cosine fall to 0, step multiplies by step_factor"),
+    ] = "constant"
+    step_every: Annotated[Count, Meta(ge=1), doc("step: epochs between two steps")] = 40
+    step_factor: Annotated[Number, Meta(gt=0), doc("step: what the learning rate is multiplied by")] = 0.2
+    clip_norm: Annotated[Number, Meta(ge=0), doc("largest norm of the gradient; 0 for no limit")] = 0.0
+    evaluations_per_epoch: Annotated[Count, Meta(ge=1), doc("evaluations in an epoch")] = 1
+    dev: Annotated[bool, doc("report the test error at the best development error; false: at the last epoch")] = False
+    accumulate: Annotated[Count, Meta(ge=1), doc("parts a batch is split into to save memory")] = 1
+    precision: Annotated[
+        Literal["32", "64", "16-mixed", "bf16-mixed", "16-true", "bf16-true"], doc("number format")
+    ] = "32"
+    device: Annotated[Literal["auto", "cpu", "cuda"], doc("where to compute", changes_result=False)] = "auto"
 
 
-@dataclass(frozen=True)
-class DecodeSettings:
+class DecodeSettings(Table, frozen=True):
     """How text is generated and scored."""
 
-    metric: str = setting(
-        "bleu",
-        "the score that selects and is reported first: BLEU, or ROUGE-1",
-        choices=("bleu", "rouge1"),
-        added=True,
-    )
-    beam: int = setting(10, "hypotheses kept in the search of the reported scores", at_least=1, added=True)
-    max_length: int = setting(50, "longest output, in words", at_least=1, added=True)
-    replace_unknown: bool = setting(True, "put the most attended source word in place of an unknown one", added=True)
+    metric: Annotated[
+        Literal["bleu", "rouge1"], doc("the score that selects and is reported first: BLEU, or ROUGE-1")
+    ] = "bleu"
+    beam: Annotated[Count, Meta(ge=1), doc("hypotheses kept in the search of the reported scores")] = 10
+    max_length: Annotated[Count, Meta(ge=1), doc("longest output, in words")] = 50
+    replace_unknown: Annotated[bool, doc("put the most attended source word in place of an unknown one")] = True

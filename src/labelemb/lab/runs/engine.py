@@ -4,9 +4,9 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, cast
 
+import msgspec
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import DDPStrategy
@@ -34,8 +34,8 @@ def check_device(settings: TrainSettings) -> None:
 
 def settings_here(settings: TrainSettings) -> TrainSettings:
     """How a model that was trained with these settings is used on this machine, which may have another device."""
-    here = replace(settings, device="auto")
-    return replace(here, precision="32") if _is_half(here) and not torch.cuda.is_available() else here
+    here = msgspec.structs.replace(settings, device="auto")
+    return msgspec.structs.replace(here, precision="32") if _is_half(here) and not torch.cuda.is_available() else here
 
 
 def _is_half(settings: TrainSettings) -> bool:

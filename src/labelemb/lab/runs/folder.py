@@ -202,7 +202,7 @@ def keep_recipe(file: Path, recipe: Recipe) -> None:
 
 def changed_settings(there: Recipe, here: Recipe) -> str:
     """Which settings of two recipes differ, in brackets; empty if none does."""
-    flat_there, flat_here = _flat(asdict(there)), _flat(asdict(here))
+    flat_there, flat_here = _flat(there.to_dict()), _flat(here.to_dict())
     changed = [
         f"{key} is {flat_there[key]!r} there and {value!r} here"
         for key, value in flat_here.items()

@@ -11,6 +11,7 @@ from labelemb.lab.bodies import make_body
 from labelemb.lab.data import Dataset, Examples
 from labelemb.lab.methods.method import Method
 from labelemb.lab.recipes.recipe import Recipe
+from labelemb.lab.recipes.settings import Seq2SeqBody
 from labelemb.lab.runs.checkpoint import load_checkpoint, save_checkpoint
 from labelemb.lab.runs.engine import gathered, make_optimizer, predict_logits
 from labelemb.lab.runs.folder import RunFolder
@@ -62,7 +63,7 @@ class Run:
                 total_steps=self.total_steps,
                 space=None if labels is None else labels.space,
             )
-        if recipe.body.tie_output:
+        if isinstance(recipe.body, Seq2SeqBody) and recipe.body.tie_output:
             tie_output(body, head)
         self.classifier = Classifier(body, head, method.clean_observer(recipe))
         optimizer = make_optimizer(self.settings, body, head, method.embedding_lr(recipe))

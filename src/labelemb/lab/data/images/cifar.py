@@ -20,7 +20,7 @@ from torch import Tensor
 from labelemb.lab.data.dataset import ImageExamples
 from labelemb.lab.data.files import find_data, read_bytes
 from labelemb.lab.data.splits import Splits
-from labelemb.lab.recipes.settings import DataSettings
+from labelemb.lab.recipes.settings import Cifar10Data, Cifar100Data
 from labelemb.support.errors import UserError
 
 PIXELS = 3 * 32 * 32
@@ -84,7 +84,7 @@ CIFAR100 = Layout(
 LAYOUTS = {"cifar10": CIFAR10, "cifar100": CIFAR100}
 
 
-def read_cifar(settings: DataSettings, path: Path | None) -> Splits[ImageExamples]:
+def read_cifar(settings: Cifar10Data | Cifar100Data, path: Path | None) -> Splits[ImageExamples]:
     """Training and test images; CIFAR-100 with its 100 fine labels, the coarse ones as groups of them."""
     layout = LAYOUTS[settings.kind]
     place = find_cifar(layout, settings.folders, path)
@@ -106,7 +106,7 @@ def read_cifar(settings: DataSettings, path: Path | None) -> Splits[ImageExample
     if layout.num_coarse:
         coarse_names = _read_names(contents, layout.coarse_names_file, layout.num_coarse, place)
         groups = _group(train_records[:, 0].long(), train_records[:, 1].long(), coarse_names, names)
-    return Splits(train, None, test, names, str(place), groups, dev_is_first=True)
+    return Splits(train, None, test, names, str(place), groups)
 
 
 def find_cifar(layout: Layout, folders: tuple[str, ...], path: Path | None) -> Path:

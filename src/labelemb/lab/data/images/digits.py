@@ -6,11 +6,11 @@ import torch
 
 from labelemb.lab.data.dataset import ImageExamples
 from labelemb.lab.data.splits import Splits
-from labelemb.lab.recipes.settings import DataSettings
+from labelemb.lab.recipes.settings import DigitsData
 from labelemb.support.errors import UserError
 
 
-def read_digits(settings: DataSettings, path: Path | None = None) -> Splits[ImageExamples]:
+def read_digits(settings: DigitsData, path: Path | None = None) -> Splits[ImageExamples]:
     """All digits as training examples: the settings say how many are held out."""
     if path is not None:
         raise UserError(

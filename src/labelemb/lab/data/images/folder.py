@@ -14,7 +14,7 @@ from torch import Tensor
 from labelemb.lab.data.dataset import ImageExamples
 from labelemb.lab.data.files import find_data
 from labelemb.lab.data.splits import SPLIT_NAMES, Splits, refuse_unknown_parts
-from labelemb.lab.recipes.settings import DataSettings
+from labelemb.lab.recipes.settings import ImageFolderData
 from labelemb.support.errors import UserError
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
@@ -24,7 +24,7 @@ WANTED = (
 logger = logging.getLogger("labelemb")
 
 
-def read_image_folder(settings: DataSettings, path: Path | None) -> Splits[ImageExamples]:
+def read_image_folder(settings: ImageFolderData, path: Path | None) -> Splits[ImageExamples]:
     """Every image as a square of data.image_size pixels; labels are the folder names in sorted order."""
     root = find_data(path, settings.folders, _holds_labels, WANTED)
     parts = _parts(root)
@@ -169,7 +169,7 @@ def _holds_labels(place: Path) -> bool:
     return place.is_dir() and any(list_images(folder) for folder in _folders(place))
 
 
-def _read_part(folder: Path, names: list[str], settings: DataSettings) -> ImageExamples:
+def _read_part(folder: Path, names: list[str], settings: ImageFolderData) -> ImageExamples:
     channels = 1 if settings.grayscale else 3
     size = (settings.image_size, settings.image_size)
     labels = {file: target for target, name in enumerate(names) for file in list_images(folder / name)}

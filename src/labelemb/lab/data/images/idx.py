@@ -14,7 +14,7 @@ from torch import Tensor
 from labelemb.lab.data.dataset import ImageExamples
 from labelemb.lab.data.files import find_data, read_bytes
 from labelemb.lab.data.splits import Splits
-from labelemb.lab.recipes.settings import DataSettings
+from labelemb.lab.recipes.settings import IdxData
 from labelemb.support.errors import UserError
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -26,7 +26,7 @@ FASHION_NAMES = (
 )
 
 
-def read_idx_folder(settings: DataSettings, path: Path | None) -> Splits[ImageExamples]:
+def read_idx_folder(settings: IdxData, path: Path | None) -> Splits[ImageExamples]:
     """Training and test images with their labels."""
     # Fashion-MNIST is only found where somebody points at it: it must not stand in for MNIST unasked
     folders = settings.folders if path is None else (*settings.folders, *FASHION_FOLDERS)
@@ -36,7 +36,7 @@ def read_idx_folder(settings: DataSettings, path: Path | None) -> Splits[ImageEx
     if train.images.shape[1:] != test.images.shape[1:]:
         sizes = " and ".join("x".join(map(str, part.images.shape[2:])) for part in (train, test))
         raise UserError(f"{folder}: training and test images differ in size ({sizes})")
-    return Splits(train, None, test, _label_names(settings, folder), str(folder), dev_is_first=True)
+    return Splits(train, None, test, _label_names(settings, folder), str(folder))
 
 
 def holds_idx(folder: Path, every: bool = False) -> bool:
@@ -45,7 +45,7 @@ def holds_idx(folder: Path, every: bool = False) -> bool:
     return folder.is_dir() and (all(found) if every else any(found))
 
 
-def _label_names(settings: DataSettings, folder: Path) -> list[str]:
+def _label_names(settings: IdxData, folder: Path) -> list[str]:
     names = list(settings.label_names)
     if not names:
         place = folder.resolve()
@@ -67,7 +67,7 @@ def _find_file(folder: Path, name: str) -> Path | None:
     return None
 
 
-def _read_part(folder: Path, images_name: str, labels_name: str, settings: DataSettings) -> ImageExamples:
+def _read_part(folder: Path, images_name: str, labels_name: str, settings: IdxData) -> ImageExamples:
     files = [_find_file(folder, name) for name in (images_name, labels_name)]
     for file, name in zip(files, (images_name, labels_name), strict=True):
         if file is None:

@@ -20,7 +20,7 @@ from labelemb.lab.data.pairs.units import TextUnits
 from labelemb.lab.data.pairs.vocabulary import SPECIALS, WordVocabulary
 from labelemb.lab.data.text_files import read_pairs
 from labelemb.lab.recipes.recipe import Recipe
-from labelemb.lab.recipes.settings import DataSettings
+from labelemb.lab.recipes.settings import LcstsData, ParallelTextData, TextPairData
 from labelemb.support.errors import UserError
 
 Pairs = list[tuple[str, str]]
@@ -48,14 +48,15 @@ class PairSplits:
 def load_text_pairs(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
     """Read, split and encode the pairs of a recipe."""
     settings = recipe.data
-    read = READERS[settings.kind](settings, path)
+    assert isinstance(settings, TextPairData)
+    read = _read_pairs(settings, path)
     found = read.digest()
     splits = _hold_out(read, settings, seed)
     if settings.max_pairs:
         splits.train = splits.train[: settings.max_pairs]
     units = TextUnits.learned(settings, chain.from_iterable(splits.train))
     encoder = PairEncoder.learned(settings, units, splits)
-    if settings.vocabulary_files:
+    if isinstance(settings, ParallelTextData) and settings.vocabulary_files:
         for vocabulary in (encoder.source, encoder.target):
             found.update("\n".join(vocabulary.words).encode())
     train = encoder.encode_training(splits.train, settings.max_length, splits.source, recipe.train.batch_tokens)
@@ -79,12 +80,20 @@ def file_of(folder: Path, name: str) -> Path | None:
     return next((place for place in (folder / name, folder / f"{name}.gz") if place.is_file()), None)
 
 
-def find_text_pairs(settings: DataSettings, path: Path | None) -> Path | None:
+def find_text_pairs(settings: TextPairData, path: Path | None) -> Path | None:
     """Where the pairs of a recipe are, or None where they need no files."""
-    return FINDERS[settings.kind](settings, path) if settings.kind in FINDERS else None
+    if isinstance(settings, LcstsData):
+        return _find_lcsts(settings, path)
+    return _find_parallel(settings, path) if isinstance(settings, ParallelTextData) else None
 
 
-def _find_parallel(settings: DataSettings, path: Path | None) -> Path:
+def _read_pairs(settings: TextPairData, path: Path | None) -> PairSplits:
+    if isinstance(settings, LcstsData):
+        return _read_lcsts(settings, path)
+    return _read_parallel(settings, path) if isinstance(settings, ParallelTextData) else _read_numbers(path)
+
+
+def _find_parallel(settings: ParallelTextData, path: Path | None) -> Path:
     if not settings.train_files:
         raise UserError('data.kind = parallel_text needs data.train_files, as ["train"] for train.src and train.tgt')
     stems = (*settings.train_files, *settings.dev_files, *settings.test_files)
@@ -97,7 +106,7 @@ def _find_parallel(settings: DataSettings, path: Path | None) -> Path:
     )
 
 
-def _read_parallel(settings: DataSettings, path: Path | None) -> PairSplits:
+def _read_parallel(settings: ParallelTextData, path: Path | None) -> PairSplits:
     place = _find_parallel(settings, path)
     suffixes = (settings.source_suffix, settings.target_suffix)
 
@@ -117,7 +126,7 @@ def _read_parallel(settings: DataSettings, path: Path | None) -> PairSplits:
     return PairSplits(train or [], read(settings.dev_files), read(settings.test_files), str(place), place)
 
 
-def _find_lcsts(settings: DataSettings, path: Path | None) -> Path:
+def _find_lcsts(settings: LcstsData, path: Path | None) -> Path:
     wanted = ", ".join(f"{name}.txt" for name in PARTS.values())
     names = f"{wanted}, or line files as {settings.train_files[0] if settings.train_files else 'train'}."
     names += f"{settings.source_suffix} and .{settings.target_suffix}"
@@ -129,7 +138,7 @@ def _find_lcsts(settings: DataSettings, path: Path | None) -> Path:
     return find_data(path, settings.folders, holds, f"a folder with {names}")
 
 
-def _read_lcsts(settings: DataSettings, path: Path | None) -> PairSplits:
+def _read_lcsts(settings: LcstsData, path: Path | None) -> PairSplits:
     """The published PART files, or else line files as `parallel_text` reads them."""
     place = _find_lcsts(settings, path)
     if find_part(place, "train") is None:
@@ -143,17 +152,13 @@ def _read_lcsts(settings: DataSettings, path: Path | None) -> PairSplits:
     return PairSplits(pairs["train"], pairs["dev"], pairs["test"], str(place), place)
 
 
-def _read_numbers(settings: DataSettings, path: Path | None) -> PairSplits:
+def _read_numbers(path: Path | None) -> PairSplits:
     if path is not None:
         raise UserError(f"the numbers are spelled out by a program: leave out --data {path}, or copy another recipe")
     return PairSplits(number_pairs(), None, None, "the numbers", None)
 
 
-FINDERS = {"parallel_text": _find_parallel, "lcsts": _find_lcsts}
-READERS = {"parallel_text": _read_parallel, "lcsts": _read_lcsts, "numbers": _read_numbers}
-
-
-def _hold_out(splits: PairSplits, settings: DataSettings, seed: int) -> PairSplits:
+def _hold_out(splits: PairSplits, settings: TextPairData, seed: int) -> PairSplits:
     """Draw the parts that are missing from the training pairs."""
     total = len(splits.train)
     sizes = {"dev": settings.dev_size, "test": settings.test_size}
@@ -191,9 +196,9 @@ class PairEncoder:
     cut_source: int = 0
 
     @classmethod
-    def learned(cls, settings: DataSettings, units: TextUnits, splits: PairSplits) -> "PairEncoder":
+    def learned(cls, settings: TextPairData, units: TextUnits, splits: PairSplits) -> "PairEncoder":
         """With vocabularies from the recipe's files, or else counted in the training pairs."""
-        if settings.vocabulary_files:
+        if isinstance(settings, ParallelTextData) and settings.vocabulary_files:
             source, target = _read_vocabularies(settings, splits.folder)
             return cls(units, source, target, settings.cut_source)
         counts: list[Counter[str]] = [Counter(), Counter()]
@@ -272,7 +277,7 @@ class PairEncoder:
         return numbers
 
 
-def _read_vocabularies(settings: DataSettings, folder: Path | None) -> tuple[WordVocabulary, WordVocabulary]:
+def _read_vocabularies(settings: ParallelTextData, folder: Path | None) -> tuple[WordVocabulary, WordVocabulary]:
     files = settings.vocabulary_files
     if len(files) != (1 if settings.shared_vocabulary else 2):
         raise UserError(

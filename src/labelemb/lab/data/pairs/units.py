@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from labelemb.lab.recipes.settings import DataSettings
+from labelemb.lab.recipes.settings import TextPairData
 from labelemb.support.errors import UserError
 from labelemb.support.optional import import_optional
 
@@ -28,7 +28,7 @@ class TextUnits:
     pieces: str = ""
 
     @classmethod
-    def learned(cls, settings: DataSettings, lines: Iterable[str]) -> "TextUnits":
+    def learned(cls, settings: TextPairData, lines: Iterable[str]) -> "TextUnits":
         """The units that the settings name; word pieces are learned from the training lines."""
         units = cls(settings.unit, settings.lower, settings.split_marks)
         if settings.unit != "sentencepiece":

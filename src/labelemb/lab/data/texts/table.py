@@ -10,7 +10,7 @@ from torch import Tensor
 from labelemb.lab.data.files import find_data
 from labelemb.lab.data.splits import SPLIT_NAMES, Splits, refuse_unknown_parts
 from labelemb.lab.data.tables import Row, read_json_parts, read_rows, table_suffix
-from labelemb.lab.recipes.settings import DataSettings
+from labelemb.lab.recipes.settings import TextTableData
 from labelemb.support.errors import UserError
 
 WANTED = (
@@ -34,7 +34,7 @@ class Texts:
         yield self.targets.numpy().data
 
 
-def read_text_table(settings: DataSettings, path: Path | None) -> Splits[Texts]:
+def read_text_table(settings: TextTableData, path: Path | None) -> Splits[Texts]:
     """The texts of a table, split as its files or its split column say; otherwise all of them for training."""
     place = find_data(path, settings.folders, lambda found: bool(_tables(found)), WANTED)
     parts = _read_parts(place, settings)
@@ -55,7 +55,7 @@ def _numbered(labels: Sequence[str], numbers: dict[str, int]) -> Tensor:
     return torch.tensor([numbers[label] for label in labels], dtype=torch.long)
 
 
-def _label(row: Row, settings: DataSettings) -> str:
+def _label(row: Row, settings: TextTableData) -> str:
     label = row.values[settings.label_column].strip()
     if not label:
         raise UserError(f"{row.where}: the label is empty (column {settings.label_column!r})")
@@ -68,7 +68,7 @@ def _tables(place: Path) -> list[Path]:
     return sorted(file for file in place.iterdir() if file.is_file() and table_suffix(file))
 
 
-def _read_parts(place: Path, settings: DataSettings) -> dict[str, list[Row]]:
+def _read_parts(place: Path, settings: TextTableData) -> dict[str, list[Row]]:
     tables = _tables(place)
     parts: dict[str, Path] = {}
     for table in tables:
@@ -91,7 +91,7 @@ def _read_parts(place: Path, settings: DataSettings) -> dict[str, list[Row]]:
     return _by_split_column(_read_single(tables[0], settings, (settings.split_column,)), settings.split_column)
 
 
-def _read_single(table: Path, settings: DataSettings, more_columns: tuple[str, ...]) -> list[Row]:
+def _read_single(table: Path, settings: TextTableData, more_columns: tuple[str, ...]) -> list[Row]:
     if table_suffix(table) == ".json":
         raise UserError(f"{table}: a split file must be .csv, .tsv or .jsonl")
     return read_rows(table, (settings.text_column, settings.label_column, *more_columns))
