@@ -90,7 +90,7 @@ def commands() -> list[tuple[str, str]]:
 def test_the_commands_of_a_page_exist(page: str, command: str) -> None:
     program, *arguments = words_of(command)
     if program == "make":
-        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
         assert set(arguments) <= set(targets)
     elif program == "labelemb":
         parse_command(arguments)
