@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from labelemb.embeddings.dense import DenseEmbedding as DenseEmbedding
     from labelemb.embeddings.fixed import FixedEmbedding as FixedEmbedding
     from labelemb.embeddings.running import RunningEmbedding as RunningEmbedding
+    from labelemb.findings.arrays import audit as audit
+    from labelemb.findings.result import Audit as Audit
     from labelemb.heads.attach import attach as attach
     from labelemb.heads.attach import predictor_only as predictor_only
     from labelemb.heads.base import Head as Head
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from labelemb.support.version import __version__ as __version__
 
 HOMES = {
+    "Audit": "labelemb.findings.result",
     "CompressedEmbedding": "labelemb.embeddings.compressed",
     "ConfidencePenaltyHead": "labelemb.heads.confidence_penalty",
     "DenseEmbedding": "labelemb.embeddings.dense",
@@ -59,6 +62,7 @@ HOMES = {
     "UnknownLabelError": "labelemb.labelspace.errors",
     "__version__": "labelemb.support.version",
     "attach": "labelemb.heads.attach",
+    "audit": "labelemb.findings.arrays",
     "fit_temperature": "labelemb.heads.calibration",
     "label_embedding_loss": "labelemb.losses.terms",
     "predictor_only": "labelemb.heads.attach",
