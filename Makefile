@@ -44,6 +44,12 @@ $(TOOLS_STAMP): $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/labelemb compare digits --out runs/digits
+	@echo
+	@echo "Next:"
+	@echo "  runs/digits/report.html   the whole comparison: open it in a browser"
+	@echo "  runs/digits/heatmap.png   which digits resemble each other, as the network learned it"
+	@echo "  runs/digits/curves.png    test error by epoch"
+	@echo "  $(BIN)/labelemb nearest runs/digits/label-embedding/seed-0 8"
 
 lint: $(STAMP)
 	$(VENV_PYTHON) -m ruff check .
