@@ -95,6 +95,13 @@ def bart_decoder() -> hf.PreTrainedModel:
     return hf.BartForCausalLM(bart_config(is_decoder=True, is_encoder_decoder=False))
 
 
+def marian(**options: Any) -> hf.PreTrainedModel:
+    special = {"pad_token_id": 1, "decoder_start_token_id": 1, "eos_token_id": 3, "forced_eos_token_id": 3}
+    sizes = bart_config().to_dict() | special | options
+    known = hf.MarianConfig().to_dict()
+    return hf.MarianMTModel(hf.MarianConfig(**{k: v for k, v in sizes.items() if k in known and k != "model_type"}))
+
+
 def tokens(*shape: int) -> Tensor:
     return torch.randint(4, VOCABULARY, shape)
 
@@ -148,6 +155,7 @@ ALL: dict[str, tuple[Make, Batch, str]] = {
     "mixtral": (lambda: mixtral(output_router_logits=True), texts, "lm_head"),
     "t5": (t5, pairs, "lm_head"),
     "bart": (bart, pairs, "lm_head"),
+    "marian": (marian, pairs, "lm_head"),
     "bart decoder": (bart_decoder, texts, "lm_head"),
 }
 """What makes a model, what makes a batch for it, and the layer that a head belongs to."""

@@ -36,7 +36,7 @@ def test_the_layer_is_found(kind: str) -> None:
     layer = model.get_submodule(ALL[kind][2])
     attach_to_pretrained(model)
     assert model.label_embedding.layer_name == ALL[kind][2]
-    assert model.label_embedding.head.predictor is layer
+    assert model.label_embedding.head.predictor.weight is layer.weight
     assert model.get_submodule(ALL[kind][2]) is layer
 
 
@@ -139,12 +139,12 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "t5", "bart"])
+@pytest.mark.parametrize("kind", ["gpt2", "t5", "bart", "marian"])
 def test_32000_labels_train_without_their_logits_in_memory(kind: str) -> None:
     torch.manual_seed(0)
     vocabulary, sentences, length = 32_000, 10, 60
-    model = {"gpt2": tiny_models.gpt2, "t5": tiny_models.t5, "bart": tiny_models.bart}[kind](
-        vocab_size=vocabulary, **{"max_position_embeddings": 64} if kind == "bart" else {}
+    model = getattr(tiny_models, kind)(
+        vocab_size=vocabulary, **{"max_position_embeddings": 64} if kind in ("bart", "marian") else {}
     )
     attach_to_pretrained(model.train(), rank=4)
     tokens = torch.randint(5, vocabulary, (sentences, length))
@@ -175,6 +175,25 @@ def test_tied_weights_stay_tied_and_get_the_gradients_of_both_uses(kind: str) ->
     model.tie_weights()
     assert layer.weight is inputs.weight
     assert model.label_embedding.head.predictor.weight is inputs.weight
+
+
+def test_a_constant_that_the_model_adds_to_its_logits_is_part_of_what_the_head_trains() -> None:
+    model, batch = make("marian")
+    torch.nn.init.normal_(model.final_logits_bias)
+    bias = model.final_logits_bias.clone()
+    expected = model(**batch)
+    attach_to_pretrained(model, head=PlainHead(16, VOCABULARY))
+    for _ in range(3):  # from the second call on the model gets no logits that hold memory
+        out = model(**batch)
+        torch.testing.assert_close(out.loss, expected.loss)
+        torch.testing.assert_close(out.logits, expected.logits)
+        assert torch.equal(model.final_logits_bias, bias)
+    model.double()
+    assert model.label_embedding.head.predictor.bias.dtype == torch.float64
+    wrong = {"labels": torch.full_like(batch["labels"], 77), "decoder_input_ids": batch["labels"].clamp_min(0)}
+    with pytest.raises(ValueError, match="a target is 77"):
+        model(**batch | wrong)
+    assert torch.equal(model.final_logits_bias, bias.double())
 
 
 def test_copies_of_an_attached_model_stay_apart() -> None:

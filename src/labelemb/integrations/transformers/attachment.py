@@ -15,6 +15,7 @@ classifies by its last token, and whether a model changes its logits behind the 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from labelemb.heads import Head, HeadOutput
+from labelemb.integrations.transformers.logits_bias import BiasedLayer, predictor_of
 from labelemb.losses.terms import LossTerms
 
 CALL_OPTIONS = ("sample_weight", "step", "progress")
@@ -77,8 +79,9 @@ class Attachment(nn.Module):
         takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
         self._model_takes_num_items: bool = getattr(model, "accepts_loss_kwargs", takes_any)
         layer = model.get_submodule(layer_name)
+        assert isinstance(layer, nn.Linear)
         del head.predictor
-        head.__dict__["predictor"] = layer  # known to the head, but registered in its old place alone
+        head.__dict__["predictor"] = predictor_of(model, layer)  # registered in its old place alone
         model.register_forward_pre_hook(self._before_model, with_kwargs=True)
         layer.register_forward_pre_hook(self._before_layer)
         layer.register_forward_hook(self._after_layer)
@@ -139,14 +142,19 @@ class Attachment(nn.Module):
         rows = call.hidden.shape[:-1]
         if not self._picks_positions(call):
             call.output = self._train(call, call.hidden)
+        device = torch.device("meta") if self._copies_logits else call.hidden.device
+        if isinstance(self.head.predictor, BiasedLayer):
+            self.head.predictor.hide_bias(device)
         if self._copies_logits:
-            return call.hidden.new_empty(*rows, layer.out_features, device="meta")
+            return call.hidden.new_empty(*rows, layer.out_features, device=device)
         positions = torch.arange(1, rows[-1] + 1, dtype=torch.float32, device=call.hidden.device)
         call.placeholder = positions.unsqueeze(-1).expand(*rows, layer.out_features)
         return call.placeholder
 
     def _after_model(self, model: PreTrainedModel, args: tuple[Any, ...], output: Any) -> Any:
         call, self._call = self._call, None
+        if isinstance(self.head.predictor, BiasedLayer):
+            self.head.predictor.restore_bias()
         if call is None or output is None:  # no labels; or an error inside the model, which is on its way
             return None
         if not isinstance(output, ModelOutput) or output.get("logits") is None:
@@ -221,10 +229,14 @@ def _decoder_inputs(model: PreTrainedModel, kwargs: dict[str, Any], labels: Tens
     """What a seq2seq model would make of its labels: the decoder's inputs, shifted to the right."""
     if any(kwargs.get(name) is not None for name in ("decoder_input_ids", "decoder_inputs_embeds")):
         return {}
-    shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    prepare: Any = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    if prepare is not None:
+        return {"decoder_input_ids": prepare(labels=labels)}
+    shift = getattr(sys.modules[type(model).__module__], "shift_tokens_right", None)
     if shift is None:
         raise ValueError(f"{type(model).__name__} does not say how to shift its labels: pass decoder_input_ids")
-    return {"decoder_input_ids": shift(labels=labels)}
+    config = model.config
+    return {"decoder_input_ids": shift(labels, config.pad_token_id, config.decoder_start_token_id)}
 
 
 def _picked_rows(call: Call, given: Tensor, layer_name: str) -> Tensor:
