@@ -25,6 +25,7 @@ REFUSED = {
     "nanochat causal": CHANGED,
     "prophetnet causal": STREAMS,
     "prophetnet seq2seq": STREAMS,
+    "recurrent_gemma causal": CHANGED,
     "vaultgemma causal": CHANGED,
 }
 EVERY_RUN = [
