@@ -21,7 +21,7 @@ def similar_labels() -> LabelSpace:
     logits = 4 * torch.eye(len(NAMES)) + 0.1 * torch.arange(len(NAMES))
     logits[0, 1] = logits[1, 0] = 3.8
     groups = {"pets": NAMES[:3], "trouble": NAMES[3:]}
-    return LabelSpace.from_matrix(logits, NAMES, kind="logit", groups=groups)
+    return LabelSpace.from_matrix(logits, NAMES, kind="logit", superclasses=groups)
 
 
 def result(method: str, seed: int, error: float) -> dict[str, Any]:

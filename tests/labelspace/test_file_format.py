@@ -19,7 +19,7 @@ ABOUT = {
     "counts": [0, 1, 2, 3, 2**40],
     "specials": [""],
     "objective": {"tau": 2.0, "p": 1, "cap_reduction": "mean", "correct_only": True},
-    "groups": {"über": ["naïve", "空 白"], "rest": [""]},
+    "superclasses": {"über": ["naïve", "空 白"], "rest": [""]},
 }
 
 
@@ -76,7 +76,7 @@ def test_what_is_saved_is_loaded(make, path):
     assert type(loaded.form) is type(space.form)
     assert torch.equal(loaded.counts, space.counts)
     assert torch.equal(loaded.log_normalisers(), space.log_normalisers())
-    for attribute in ("names", "specials", "objective", "groups", "versions", "rank"):
+    for attribute in ("names", "specials", "objective", "superclasses", "versions", "rank"):
         assert getattr(loaded, attribute) == getattr(space, attribute)
     for symmetric in (False, True):
         assert loaded.nearest(0, symmetric=symmetric) == space.nearest(0, symmetric=symmetric)
@@ -96,7 +96,7 @@ def test_what_was_given_in_another_precision_is_saved_in_float32(make, dtype, pa
 def test_what_is_not_known_stays_unknown(path):
     LabelSpace.from_matrix(torch.eye(3)).save(path)
     loaded = LabelSpace.load(path)
-    assert (loaded.counts, loaded.objective, loaded.groups, loaded.specials) == (None, None, None, ())
+    assert (loaded.counts, loaded.objective, loaded.superclasses, loaded.specials) == (None, None, None, ())
 
 
 @ALL_FORMS
@@ -337,9 +337,9 @@ def test_names_beyond_the_header_limit_are_refused_before_writing(path, monkeypa
 def test_the_same_space_gives_the_same_bytes_in_another_process(path):
     program = (
         "import sys, torch; from labelemb.labelspace import LabelSpace;"
-        "LabelSpace.from_matrix(torch.eye(3), ['a', 'b', 'c'], groups={'g': ['a']}).save(sys.argv[1])"
+        "LabelSpace.from_matrix(torch.eye(3), ['a', 'b', 'c'], superclasses={'g': ['a']}).save(sys.argv[1])"
     )
-    LabelSpace.from_matrix(torch.eye(3), ["a", "b", "c"], groups={"g": ["a"]}).save(path)
+    LabelSpace.from_matrix(torch.eye(3), ["a", "b", "c"], superclasses={"g": ["a"]}).save(path)
     other = path.with_name("other")
     environment = os.environ | {"PYTHONHASHSEED": "7"}
     subprocess.run([sys.executable, "-c", program, str(other)], check=True, env=environment)

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from labelemb.labelspace import LabelSpace, LabelSpaceError, UnknownLabelError
-from labelemb.labelspace.forms import DenseForm
-from labelemb.labelspace.top_k_form import TopKForm
+from labelemb.labelspace.forms import DenseForm, TopKForm
 from tests.helpers.spaces import dense_space, factor_space
 
 
@@ -92,8 +91,8 @@ def test_wrong_largest_probabilities_are_refused(indices, probabilities, message
         ({"counts": [1.5, 2, 3]}, TypeError, "whole numbers"),
         ({"specials": ["pad"]}, UnknownLabelError, "'pad'"),
         ({"specials": "0"}, TypeError, "one string '0'"),
-        ({"groups": {"few": ["0", "9"]}}, UnknownLabelError, "'9'"),
-        ({"groups": {1: ["0"]}}, TypeError, "groups must be"),
+        ({"superclasses": {"few": ["0", "9"]}}, UnknownLabelError, "'9'"),
+        ({"superclasses": {1: ["0"]}}, TypeError, "superclasses must be"),
         ({"objective": {"tau": float("nan")}}, LabelSpaceError, "plain, finite"),
         ({"objective": {"tau": torch.ones(1)}}, LabelSpaceError, "plain, finite"),
         ({"objective": "paper"}, TypeError, "objective must be a dict"),

@@ -14,7 +14,7 @@ from labelemb import LabelSpace
 from labelemb.lab.cli import main
 from labelemb.labelspace import map as label_map_module
 from labelemb.labelspace.map import label_map
-from labelemb.labelspace.neighbor_table import neighbor_table
+from labelemb.labelspace.neighbors import neighbor_table
 from tests.helpers.report_folders import similar_labels
 
 

@@ -13,9 +13,8 @@ from matplotlib.figure import Figure
 
 from labelemb import LabelSpace, LabelSpaceError
 from labelemb.labelspace import map as label_map_module
-from labelemb.labelspace import most_alike as most_alike_module
-from labelemb.labelspace import pictures
-from labelemb.labelspace.most_alike import most_alike
+from labelemb.labelspace import neighbors, pictures
+from labelemb.labelspace.neighbors import most_alike
 
 matplotlib.use("Agg")  # no window
 
@@ -109,7 +108,7 @@ def test_of_many_labels_the_strongest_pairs_are_shown_together() -> None:
 
 
 def test_of_very_many_labels_those_observed_most_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(most_alike_module, "MOST_COMPARED_LABELS", 4)
+    monkeypatch.setattr(neighbors, "MOST_COMPARED_LABELS", 4)
     space = LabelSpace(pairs_of(20).form, counts=[9, 9, 8, 8] + [1] * 16)
     assert most_alike(space, 2) == [2, 3]
     assert most_alike(pairs_of(20), 2) == [2, 3], "without counts, the first"

@@ -9,14 +9,18 @@ from tests.helpers.spaces import ALL_FORMS, NAMES, dense_space
 
 @ALL_FORMS
 def test_reordering_the_labels_changes_no_answer(make):
-    space = make(counts=range(6), specials=["pad"], groups={"animals": ["cat", "dog"]}, objective={"tau": 2.0})
+    space = make(counts=range(6), specials=["pad"], superclasses={"animals": ["cat", "dog"]}, objective={"tau": 2.0})
     space.log_normalisers()
     names = ["truck", "空 白", "cat", "pad", "car", "dog"]
     moved = space.reorder(names)
     order = [NAMES.index(name) for name in names]
     assert moved.names == tuple(names)
     assert moved.counts.tolist() == order
-    assert (moved.specials, moved.groups, moved.objective) == (space.specials, space.groups, space.objective)
+    assert (moved.specials, moved.superclasses, moved.objective) == (
+        space.specials,
+        space.superclasses,
+        space.objective,
+    )
     torch.testing.assert_close(moved.matrix(), space.matrix()[order][:, order], atol=1e-7, rtol=1e-5)
     for symmetric in (False, True):
         for label in names:
@@ -37,12 +41,12 @@ def test_reorder_names_what_is_missing_and_what_is_unknown():
 
 @ALL_FORMS
 def test_a_selection_is_conditioned_on_the_chosen_labels(make):
-    space = make(counts=range(6), specials=["pad"], groups={"animals": ["cat", "dog"], "rest": ["pad", "空 白"]})
+    space = make(counts=range(6), specials=["pad"], superclasses={"animals": ["cat", "dog"], "rest": ["pad", "空 白"]})
     part = space.select(["truck", "cat", 2])
     assert part.names == ("truck", "cat", "car")
     assert part.counts.tolist() == [3, 0, 2]
     assert part.specials == ()
-    assert part.groups == {"animals": ["cat"]}
+    assert part.superclasses == {"animals": ["cat"]}
     assert part.rank == space.rank
     chosen = space.matrix(["truck", "cat", "car"])
     torch.testing.assert_close(part.matrix(), chosen / chosen.sum(1, keepdim=True), atol=1e-6, rtol=1e-5)

@@ -44,7 +44,7 @@ class FixedEmbedding(LabelEmbedding):
             counts=space.counts,
             specials=space.specials if names is None else (),
             objective=space.objective,
-            groups=space.groups if names is None else None,
+            superclasses=space.superclasses if names is None else None,
         )
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from labelemb.heads import Head, HeadOutput
-from labelemb.labelspace.names import check_names
+from labelemb.labelspace.labels import check_names
 from labelemb.labelspace.pictures import heatmap_figure, heatmap_labels
 from labelemb.support.optional import require_version
 

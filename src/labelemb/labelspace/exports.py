@@ -14,7 +14,7 @@ from torch import Tensor
 
 from labelemb.labelspace.errors import LabelSpaceError
 from labelemb.labelspace.forms import Form
-from labelemb.labelspace.names import refuse_repeated
+from labelemb.labelspace.labels import refuse_repeated
 from labelemb.support.files import replacing
 from labelemb.support.wording import quote_few
 
@@ -45,8 +45,8 @@ def read_csv(path: str | os.PathLike[str], delimiter: str | None) -> tuple[list[
         differing = quote_few(sorted(set(columns) ^ set(rows)))
         raise LabelSpaceError(f"{where}: the first row and the first column must name the same labels, see {differing}")
     matrix = np.array([_numbers(where, line, len(columns)) for line in lines])
-    place_of = {name: place for place, name in enumerate(columns)}
-    matrix = matrix[:, [place_of[name] for name in rows]]
+    column_of = {name: column for column, name in enumerate(columns)}
+    matrix = matrix[:, [column_of[name] for name in rows]]
     _check_similarities(where, rows, matrix)
     matrix /= matrix.max(axis=1, keepdims=True)  # so that no sum is too large for a number
     return rows, torch.from_numpy(matrix / matrix.sum(axis=1, keepdims=True))

@@ -18,8 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from labelemb.labelspace.errors import LabelSpaceError
-from labelemb.labelspace.forms import DenseForm, FactorForm, Form, require_finite
-from labelemb.labelspace.top_k_form import TopKForm
+from labelemb.labelspace.forms import DenseForm, FactorForm, Form, TopKForm, require_finite
 from labelemb.support.files import replacing
 
 FORMAT = "labelemb.label-space"
@@ -86,12 +85,12 @@ def write(path: str | os.PathLike[str], content: Content) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> Content:
-    place = Path(path)
-    if not place.is_file():
-        reason = "is a folder, not a file" if place.is_dir() else "no such file"
+    file_path = Path(path)
+    if not file_path.is_file():
+        reason = "is a folder, not a file" if file_path.is_dir() else "no such file"
         raise LabelSpaceError(f"{os.fspath(path)}: {reason}")
     try:
-        with safe_open(place, framework="pt") as file, naming(path):
+        with safe_open(file_path, framework="pt") as file, naming(path):
             metadata = _checked_metadata(file.metadata() or {})
             tensors = _checked_tensors(file, metadata["storage"])
             if metadata["sha256"] != _digest(metadata, tensors):
@@ -140,9 +139,9 @@ def _checked_tensors(file: Any, storage: str) -> dict[str, Tensor]:
     if unexpected or missing:
         raise LabelSpaceError(f"{storage} storage has tensors {sorted(names)[:10]}, needs {sorted(REQUIRED[storage])}")
     for name in names:
-        found = file.get_slice(name).get_dtype()
-        if found != DTYPE_OF[name]:
-            raise LabelSpaceError(f"the tensor {name} must be {DTYPE_OF[name]}, not {found}")
+        dtype = file.get_slice(name).get_dtype()
+        if dtype != DTYPE_OF[name]:
+            raise LabelSpaceError(f"the tensor {name} must be {DTYPE_OF[name]}, not {dtype}")
     # Copies, for the library maps the file: a space must not change or crash when somebody overwrites it.
     return {name: file.get_tensor(name).clone() for name in names}
 

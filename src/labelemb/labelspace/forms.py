@@ -1,8 +1,10 @@
-"""How a label space is stored: every row of logits or low-rank factors here, the largest probabilities in top_k_form.
+"""How a label space is stored: every row of logits, low-rank factors, or the largest probabilities of each row.
 
 All forms answer the same questions about the (labels, labels) matrix e without making it: some rows, one row, one
 column, a part of the labels. A form converts and checks its tensors when it is made, so whatever exists is usable. The
 tensors are float32 and int64 on the CPU and are never changed.
+
+The formulas for rows are in `labelspace.rows`, which label embeddings use as well.
 """
 
 from abc import ABC, abstractmethod
@@ -13,10 +15,10 @@ import torch
 from torch import Tensor
 
 from labelemb.labelspace.errors import LabelSpaceError
+from labelemb.labelspace.rows import TINY, dense_rows, factor_rows, top_k_rows
 
 # A block of rows is at most this many numbers (64 MB): large enough for fast matrix products, small for any machine.
 BLOCK_NUMBERS = 2**24
-TINY = torch.finfo(torch.float32).tiny
 SUM_TOLERANCE = 1e-3
 
 
@@ -122,7 +124,7 @@ class DenseForm(Form):
         return {"logits": self.logits}
 
     def rows(self, indices: Tensor) -> Tensor:
-        return self.logits[indices]
+        return dense_rows(indices, self.logits)
 
     def row(self, index: int) -> tuple[Tensor, Tensor]:
         return self.logits[index], torch.ones(self.num_labels, dtype=torch.bool)
@@ -179,10 +181,7 @@ class FactorForm(Form):
         return {"A": self.A, "B": self.B} | ({} if self.bias is None else {"bias": self.bias})
 
     def rows(self, indices: Tensor) -> Tensor:
-        product = self.A[indices] @ self.B  # (k, labels)
-        if self.bias is not None:
-            product += self.bias
-        return product.relu_()
+        return factor_rows(indices, self.A, self.B, self.bias)
 
     def row(self, index: int) -> tuple[Tensor, Tensor]:
         row = self.rows(torch.tensor([index]))[0]
@@ -201,6 +200,112 @@ class FactorForm(Form):
 
     def vectors(self, indices: Tensor) -> Tensor:
         return self.A[indices]
+
+
+@dataclass(frozen=True, eq=False)
+class TopKForm(Form):
+    """The k largest probabilities of each row: `indices` and `probabilities`, both (labels, k).
+
+    What a row's probabilities leave of 1 is spread evenly over the labels that the row does not list. An index of -1
+    (with probability 0) is an unused place. Labels that a row does not list, or lists with 0, are not similar.
+    """
+
+    indices: Tensor
+    probabilities: Tensor
+    storage: ClassVar[str] = "top_k"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        shape = tuple(self.indices.shape)
+        if len(shape) != 2 or 0 in shape or shape[1] > shape[0] or tuple(self.probabilities.shape) != shape:
+            raise LabelSpaceError(
+                "indices and probabilities must both be (labels, k) with 1 <= k <= labels, "
+                f"not {shape} and {tuple(self.probabilities.shape)}"
+            )
+        self._check_entries()
+        sums = self.probabilities.sum(dim=1, dtype=torch.float64)
+        full = (self.indices >= 0).sum(dim=1) == self.num_labels
+        wrong = (sums > 1 + SUM_TOLERANCE) | (full & (sums < 1 - SUM_TOLERANCE))
+        if wrong.any():
+            row = int(wrong.nonzero()[0])
+            raise LabelSpaceError(
+                f"the probabilities of row {row} sum to {float(sums[row]):.6g}; a row that lists every label must sum "
+                "to 1, any other to at most 1: normalise the rows"
+            )
+
+    def _check_entries(self) -> None:
+        require_finite("probabilities", self.probabilities)
+        if (self.probabilities < 0).any():
+            raise LabelSpaceError(f"probabilities must not be negative, found {float(self.probabilities.min()):.6g}")
+        outside = self.indices[(self.indices < -1) | (self.indices >= self.num_labels)]
+        if len(outside):
+            raise LabelSpaceError(
+                f"indices must be in [0, {self.num_labels}), or -1 for an unused place, found {int(outside[0])}"
+            )
+        unused = self.indices < 0
+        if (self.probabilities[unused] != 0).any():
+            raise LabelSpaceError("an unused place (index -1) must have probability 0")
+        ordered = self.indices.sort(dim=1).values
+        repeated = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any(dim=1)
+        if repeated.any():
+            raise LabelSpaceError(f"row {int(repeated.nonzero()[0])} lists a label more than once")
+
+    @property
+    def num_labels(self) -> int:
+        return len(self.indices)
+
+    @property
+    def normaliser_cost(self) -> int:
+        return 0
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"indices": self.indices.int(), "probabilities": self.probabilities}
+
+    def even_share(self, rows: Tensor) -> Tensor:
+        """The probability of each label that these rows do not list, (k,) float64."""
+        rest = 1 - self.probabilities[rows].sum(dim=1, dtype=torch.float64)
+        unlisted = self.num_labels - (self.indices[rows] >= 0).sum(dim=1)
+        return rest.clamp(min=0) / unlisted.clamp(min=1)
+
+    def rows(self, indices: Tensor) -> Tensor:
+        return top_k_rows(indices, self.indices, self.probabilities)
+
+    def row(self, index: int) -> tuple[Tensor, Tensor]:
+        similar = torch.zeros(self.num_labels, dtype=torch.bool)
+        similar[self.indices[index][self.probabilities[index] > 0]] = True
+        return self.rows(torch.tensor([index]))[0], similar
+
+    def column(self, index: int) -> tuple[Tensor, Tensor]:
+        listing = self.indices == index  # (labels, places)
+        listed = listing.any(dim=1)
+        found = (self.probabilities * listing).sum(dim=1)
+        shares = self.even_share(torch.arange(self.num_labels)).float()
+        return torch.where(listed, found, shares).clamp(min=TINY).log(), listed & (found > 0)
+
+    def log_normalisers(self) -> Tensor:
+        return torch.zeros(self.num_labels)  # the rows are log-probabilities
+
+    def select(self, indices: Tensor) -> "TopKForm":
+        new_index = torch.full((self.num_labels + 1,), -1)  # the last place answers for index -1
+        new_index[indices] = torch.arange(len(indices))
+        listed = new_index[self.indices[indices]]
+        probabilities = self.probabilities[indices] * (listed >= 0)
+        if len(indices) < self.num_labels:
+            mass = self._mass_within(indices, probabilities, listed >= 0)
+            probabilities = (probabilities / mass.clamp(min=TINY)[:, None]).float()
+            listed[mass == 0] = -1  # nothing stays of such a row: it becomes even
+        kept = listed >= 0
+        width = max(1, int(kept.sum(dim=1).max()))
+        order = kept.sort(dim=1, descending=True, stable=True).indices[:, :width]  # unused places last
+        return TopKForm(listed.gather(1, order), probabilities.gather(1, order))
+
+    def _mass_within(self, indices: Tensor, probabilities: Tensor, kept: Tensor) -> Tensor:
+        """The probability that each of these rows gives to all of these labels together, (k,) float64."""
+        unlisted = len(indices) - kept.sum(dim=1)
+        return probabilities.sum(dim=1, dtype=torch.float64) + self.even_share(indices) * unlisted
+
+    def vectors(self, indices: Tensor) -> Tensor:
+        return self.rows(indices).exp()
 
 
 def _log_sum_exp(rows: Tensor) -> Tensor:

@@ -7,10 +7,7 @@ components of a singular value decomposition. Of very many labels stored as fact
 ReLU) are taken as they are; of others, the nearest labels. No random numbers: the same space gives the same map.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,11 +15,9 @@ from torch import Tensor
 
 from labelemb.labelspace.errors import LabelSpaceError
 from labelemb.labelspace.forms import BLOCK_NUMBERS, FactorForm
-from labelemb.labelspace.neighbor_table import NeighborTable, neighbor_table
+from labelemb.labelspace.neighbors import NeighborTable, neighbor_table
+from labelemb.labelspace.record import LabelRecord
 from labelemb.support.optional import import_optional
-
-if TYPE_CHECKING:
-    from labelemb.labelspace.space import LabelSpace
 
 MOST_WHOLE_ROWS = 2000
 """Up to this many labels whole rows are used, beyond it the factors or the nearest labels of each row."""
@@ -47,19 +42,19 @@ class LabelMap:
     share: float
 
 
-def label_map(space: LabelSpace, table: NeighborTable | None = None) -> LabelMap:
+def label_map(record: LabelRecord, table: NeighborTable | None = None) -> LabelMap:
     """The map of all labels of a space; `table` saves the time to find the nearest labels of many once more."""
-    labels = space.num_labels
+    labels = record.num_labels
     if labels < 3:  # one or two points need no decomposition, and have no second direction
         return LabelMap(np.array([[0.0, 0.0]] if labels == 1 else [[-1.0, 0.0], [1.0, 0.0]]), 1.0)
     if labels <= MOST_WHOLE_ROWS:
-        positions, share = _from_rows(np.asarray(space.matrix(), dtype=np.float64))
-    elif isinstance(space.form, FactorForm):
-        positions, share = _from_factors(space.form)
+        positions, share = _from_rows(np.asarray(record.matrix(), dtype=np.float64))
+    elif isinstance(record.form, FactorForm):
+        positions, share = _from_factors(record.form)
     elif labels > MOST_LABELS:
         raise LabelSpaceError(f"a map of {labels} labels takes too long (at most {MOST_LABELS}): use select() first")
     else:
-        positions, share = _from_neighbors(table or neighbor_table(space, NEIGHBORS))
+        positions, share = _from_neighbors(table or neighbor_table(record, NEIGHBORS))
     for axis in range(2):  # a decomposition leaves the signs open
         if positions[np.abs(positions[:, axis]).argmax(), axis] < 0:
             positions[:, axis] *= -1

@@ -2,20 +2,26 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from labelemb.labelspace import exports, file_format, pictures
-from labelemb.labelspace.conversion import ArrayLike, checked_counts, float32_copy, integer_copy, plain_objective
+from labelemb.labelspace.changes import SpaceChanges, space_changes
 from labelemb.labelspace.errors import LabelSpaceError
-from labelemb.labelspace.forms import DenseForm, FactorForm, Form
-from labelemb.labelspace.html import html_table
-from labelemb.labelspace.labels import Label, LabelIndex, Labels
+from labelemb.labelspace.forms import DenseForm, FactorForm, Form, TopKForm
+from labelemb.labelspace.groups import LabelGroups, label_groups
+from labelemb.labelspace.labels import (
+    ArrayLike,
+    Label,
+    Labels,
+    float32_copy,
+    integer_copy,
+    plain_objective,
+    refuse_other_names,
+    refuse_repeated,
+)
 from labelemb.labelspace.neighbors import Neighbors, find_nearest
-from labelemb.labelspace.selection import about_selection, refuse_other_names
-from labelemb.labelspace.top_k_form import TopKForm
+from labelemb.labelspace.pairs import LabelPairs, PairKind, label_pairs
+from labelemb.labelspace.record import Kind, LabelRecord, check_kind, refuse_large
 from labelemb.support.optional import import_optional
 from labelemb.support.version import __version__
 from labelemb.support.wording import quote_few
@@ -24,9 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-Kind = Literal["probability", "logit"]
-
-LARGEST_MATRIX_BYTES = 2 * 10**9
 # Row normalisers cheaper than this (a minute or two on one core) are worth the wait when a space is saved.
 LARGEST_COST_AT_SAVE = 10**12
 
@@ -37,10 +40,10 @@ class About(TypedDict, total=False):
     counts: ArrayLike | None
     specials: Iterable[Label]
     objective: Mapping[str, Any] | None
-    groups: Mapping[str, Iterable[str]] | None
+    superclasses: Mapping[str, Iterable[str]] | None
 
 
-class LabelSpace:
+class LabelSpace(LabelRecord):
     """What a label embedding learned: row y is a distribution that says how similar every label is to y.
 
     Made by `head.label_space(names)`, `from_matrix`, `from_factors`, `from_top_k`, `from_csv` or `load`. A label is
@@ -56,7 +59,7 @@ class LabelSpace:
         counts: how often each label was observed right in training, int64 (labels,); None if that is not known.
         specials: names such as padding that `nearest` leaves out.
         objective: the fields of the objective that was trained, or None.
-        groups: named sets of labels, such as the coarse classes of CIFAR-100, or None.
+        superclasses: named sets of labels, such as the coarse classes of CIFAR-100, or None.
         versions: of labelemb when the space was made ("labelemb") and of the file format ("format").
         form: how the rows are stored: `DenseForm`, `FactorForm` or `TopKForm`.
     """
@@ -69,20 +72,13 @@ class LabelSpace:
         counts: ArrayLike | None = None,
         specials: Iterable[Label] = (),
         objective: Mapping[str, Any] | None = None,
-        groups: Mapping[str, Iterable[str]] | None = None,
+        superclasses: Mapping[str, Iterable[str]] | None = None,
         versions: Mapping[str, Any] | None = None,
     ) -> None:
-        self.form = form
-        self._labels = LabelIndex(names, form.num_labels)
-        self.names = self._labels.names
-        self.counts = None if counts is None else checked_counts(counts, form.num_labels)
-        if isinstance(specials, str):
-            raise TypeError(f"specials must be a sequence of labels, not the one string {specials!r}")
-        self.specials = tuple(dict.fromkeys(self.names[self.index(special)] for special in specials))
+        super().__init__(form, names, counts, specials)
         self.objective = None if objective is None else plain_objective(objective)
-        self.groups = None if groups is None else self._checked_groups(groups)
+        self.superclasses = None if superclasses is None else self._checked_superclasses(superclasses)
         self.versions = dict(versions or {"labelemb": __version__}) | {"format": file_format.VERSION}
-        self._log_normalisers: Tensor | None = None
 
     @classmethod
     def from_matrix(
@@ -98,9 +94,9 @@ class LabelSpace:
             matrix: a tensor, an array or nested lists.
             names: one name a label; "0", "1", ... without them.
             kind: "probability" (not negative, rows sum to 1) or "logit" (softmax of a row is its distribution).
-            **about: `counts=`, `specials=`, `objective=`, `groups=` as in the attributes of the class.
+            **about: `counts=`, `specials=`, `objective=`, `superclasses=` as in the attributes of the class.
         """
-        _check_kind(kind)
+        check_kind(kind)
         make = DenseForm.from_probabilities if kind == "probability" else DenseForm
         return cls(make(float32_copy("matrix", matrix)), names=names, **about)
 
@@ -148,7 +144,8 @@ class LabelSpace:
         """Read a file that `save` wrote. Everything is checked, nothing is executed; `LabelSpaceError` if it is bad."""
         content = file_format.read(path)
         with file_format.naming(path):
-            space = cls(content.form, counts=content.counts, **content.about)
+            about = dict(content.about)
+            space = cls(content.form, counts=content.counts, superclasses=about.pop("groups"), **about)
         space._log_normalisers = content.log_normalisers
         return space
 
@@ -166,23 +163,11 @@ class LabelSpace:
             "names": self.names,
             "specials": self.specials,
             "objective": self.objective,
-            "groups": self.groups,
+            "groups": self.superclasses,
             "versions": self.versions,
         }
         stored = self.log_normalisers() if normalisers and self.form.normaliser_cost else None
         file_format.write(path, file_format.Content(self.form, self.counts, stored, about))
-
-    @property
-    def num_labels(self) -> int:
-        return self.form.num_labels
-
-    @property
-    def rank(self) -> int | None:
-        """The rank of the factors; None for the other forms."""
-        return self.form.rank
-
-    def __len__(self) -> int:
-        return self.num_labels
 
     def __repr__(self) -> str:
         size = "" if self.rank is None else f", rank {self.rank}"
@@ -190,56 +175,7 @@ class LabelSpace:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: a few labels as a table with colours."""
-        return html_table(self)
-
-    def index(self, label: Label) -> int:
-        """The index of a label given by name or index; an unknown name is an error that suggests the closest."""
-        return self._labels.index(label)
-
-    def indices(self, labels: Labels | None = None) -> Tensor:
-        """The indices (k,) int64 of labels given by name or index; of all labels without `labels`."""
-        return self._labels.indices(labels)
-
-    def learned(self, label: Label) -> bool:
-        """False where the label was never observed right, so that its row still holds initial values."""
-        index = self.index(label)
-        return self.counts is None or bool(self.counts[index] > 0)
-
-    def rows(self, labels: Labels) -> Tensor:
-        """Logits (k, labels) float32 of these labels; log-probabilities where the largest k are stored."""
-        return self.form.rows(self.indices(labels))
-
-    def distribution(self, label: Label) -> Tensor:
-        """How similar every label is to this one: softmax of its row, (labels,)."""
-        return self.rows(self.index(label))[0].softmax(dim=0)
-
-    def similarity(self, label: Label, other: Label) -> float:
-        """distribution(label)[other]. Not symmetric."""
-        return float(self.distribution(label)[self.index(other)])
-
-    def matrix(self, labels: Labels | None = None, kind: Kind = "probability") -> Tensor:
-        """The (k, k) entries among these labels (all of them without `labels`), as in `similarity` or as logits.
-
-        Probabilities are those among all labels, so a part of the matrix does not sum to 1; `select` renormalises.
-        """
-        _check_kind(kind)
-        indices = self.indices(labels)
-        _refuse_large(len(indices), len(indices), "pass labels= for the part you need, or use rows() and nearest()")
-        matrix = torch.empty(len(indices), len(indices))
-        start = 0
-        for piece in self.form.blocks(indices):
-            rows = self.form.rows(piece)
-            if kind == "probability":
-                rows = rows.softmax(dim=1)
-            matrix[start : start + len(piece)] = rows[:, indices]
-            start += len(piece)
-        return matrix
-
-    def log_normalisers(self) -> Tensor:
-        """log sum exp of every row, (labels,): computed in blocks the first time, then kept, also in the file."""
-        if self._log_normalisers is None:
-            self._log_normalisers = self.form.log_normalisers()
-        return self._log_normalisers
+        return pictures.html_table(self)
 
     def nearest(self, label: Label, k: int = 5, symmetric: bool = False) -> Neighbors:
         """The k labels most similar to this one, best first; ties in the order of the labels.
@@ -255,6 +191,44 @@ class LabelSpace:
         """
         return find_nearest(self, self.index(label), k, symmetric)
 
+    def pairs(self, k: int = 20, kind: PairKind = "alike") -> LabelPairs:
+        """The k pairs of labels that resemble each other most, as a table that prints and has `to_pandas`.
+
+        Looked for among the 20 nearest labels of each label, without specials; no (labels, labels) matrix is made.
+
+        Args:
+            k: how many pairs, at most.
+            kind: "alike" ranks by likeness, sqrt(p(a->b) p(b->a) / (p(a->a) p(b->b))), which is 1 where each label
+                gives the other what it keeps itself; "one-sided" ranks by p(a->b) - p(b->a): labels that look like
+                another one which does not look like them, as a rare variant of a frequent label does.
+        """
+        return label_pairs(self, k, kind)
+
+    def groups(self, threshold: float = 0.5) -> LabelGroups:
+        """Labels that belong together: those linked by pairs with a likeness of at least `threshold` (needs scipy).
+
+        A group may be a chain whose ends are less alike: a higher threshold cuts it. Likeness as in `pairs`.
+        """
+        return label_groups(self, threshold)
+
+    def compare(self, other: "LabelSpace", k: int = 5) -> SpaceChanges:
+        """What is different in another space, such as that of a second training (needs scipy).
+
+        Of each label that both have by name: which labels it gained and lost among its `k` nearest, and the rank
+        correlation (Spearman) of its similarities to all others; of more than 1,000 labels, the correlation of those
+        that were observed right most often. Labels that only one of the spaces has are left out and listed.
+        """
+        if not isinstance(other, LabelSpace):
+            raise TypeError(f"compare needs another LabelSpace, not {type(other).__name__}")
+        only_here, only_there = set(self.names) - set(other.names), set(other.names) - set(self.names)
+        common = [name for name in self.names if name not in only_here]
+        if not common:
+            names = f"{quote_few(self.names)} here, {quote_few(other.names)} there"
+            raise LabelSpaceError(f"the spaces have no label in common: {names}")
+        here = self if not only_here else self.select(common)
+        there = other if other.names == here.names else other.select(common)
+        return space_changes(here, there, k, tuple(sorted(only_here)), tuple(sorted(only_there)))
+
     def reorder(self, names: Iterable[str]) -> Self:
         """The same space with its labels in the order of `names`, which must be the same set of names."""
         ordered = list(names)
@@ -268,11 +242,24 @@ class LabelSpace:
         """The space of these labels alone, in this order.
 
         Each row is conditioned on the chosen labels: what it gave to the others goes to the chosen ones in proportion
-        (a row that gave the chosen ones nothing becomes even). Groups and specials lose the labels that are gone.
+        (a row that gave the chosen ones nothing becomes even). Superclasses and specials lose the labels that are gone.
         """
         indices = self.indices(labels)
-        about = about_selection(self, indices)
-        return type(self)(self.form.select(indices), **about, versions=self.versions)
+        names = [self.names[index] for index in indices.tolist()]
+        if not names:
+            raise LabelSpaceError("select needs at least one label")
+        refuse_repeated(names)
+        chosen = set(names)
+        kept = {name: [member for member in members if member in chosen] for name, members in self._superclasses()}
+        return type(self)(
+            self.form.select(indices),
+            names=names,
+            counts=None if self.counts is None else self.counts[indices],
+            specials=[name for name in self.specials if name in chosen],
+            objective=self.objective,
+            superclasses=None if self.superclasses is None else {name: kept[name] for name in kept if kept[name]},
+            versions=self.versions,
+        )
 
     def to_csv(
         self,
@@ -293,7 +280,7 @@ class LabelSpace:
         probabilities where the largest k are stored. The format separates by spaces, so every white space or control
         character of a name becomes "_", an empty name "_", and a name that is then taken gets "_2", "_3", ...
         """
-        _refuse_large(self.num_labels, self.rank or self.num_labels, "use select() to write some of the labels")
+        refuse_large(self.num_labels, self.rank or self.num_labels, "use select() to write some of the labels")
         exports.write_word2vec(path, self.names, self.form)
 
     def to_pandas(self, labels: Labels | None = None, kind: Kind = "probability") -> "DataFrame":
@@ -318,20 +305,10 @@ class LabelSpace:
         """
         return pictures.draw_space_map(self, ax)
 
-    def _checked_groups(self, groups: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-        if not isinstance(groups, Mapping) or not all(isinstance(group, str) for group in groups):
-            raise TypeError("groups must be a dict from a group's name to the names of its labels")
-        return {group: [self.names[self.index(name)] for name in members] for group, members in groups.items()}
+    def _checked_superclasses(self, given: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise TypeError("superclasses must be a dict from a name to the names of its labels")
+        return {name: [self.names[self.index(member)] for member in members] for name, members in given.items()}
 
-
-def _check_kind(kind: str) -> None:
-    if kind not in ("probability", "logit"):
-        raise LabelSpaceError(f'kind must be "probability" or "logit", not {kind!r}')
-
-
-def _refuse_large(rows: int, columns: int, advice: str) -> None:
-    size = 4 * rows * columns
-    if size > LARGEST_MATRIX_BYTES:
-        raise LabelSpaceError(
-            f"a matrix of {rows} x {columns} takes {size / 1e9:.1f} GB (at most 2 GB are made): {advice}"
-        )
+    def _superclasses(self) -> Iterable[tuple[str, list[str]]]:
+        return (self.superclasses or {}).items()

@@ -31,8 +31,10 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert main(command) == 0, command
     for file in ("runs/digits/report.html", "digits.html", "some.svg", "map.svg"):
         assert Path(file).exists(), file
+    quick_run(Path("runs/digits/label-embedding/seed-1"), seed=1)
+    namespace: dict[str, object] = {}
     for source in blocks("python"):
-        exec(compile(source, str(PAGE), "exec"), {})
+        exec(compile(source, str(PAGE), "exec"), namespace)
 
 
 def test_the_pictures_of_the_page_exist() -> None:

@@ -113,7 +113,7 @@ def test_confusions_are_summed_over_the_seeds(folder: Path) -> None:
 def test_labels_are_those_of_the_space(folder: Path) -> None:
     space, shown = similar_labels(), gather(folder)["spaces"][0]
     assert shown["title"] == "label-embedding, seed 0"
-    assert shown["groups"] == space.groups
+    assert shown["groups"] == space.superclasses
     matrix = unpacked(shown["matrix"], "<f4").reshape(len(NAMES), len(NAMES))
     np.testing.assert_allclose(matrix, np.asarray(space.matrix()), rtol=1e-6)
 

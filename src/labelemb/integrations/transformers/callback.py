@@ -20,7 +20,7 @@ from transformers import (
 from labelemb.integrations.transformers.attachment import attachment_of
 from labelemb.integrations.transformers.names import label_names, label_space
 from labelemb.integrations.transformers.training_parts import load_training_parts
-from labelemb.labelspace.names import check_names
+from labelemb.labelspace.labels import check_names
 from labelemb.losses.terms import LossTerms
 from labelemb.support.tensors import sum_over_processes
 

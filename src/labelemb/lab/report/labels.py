@@ -9,7 +9,8 @@ import numpy as np
 from labelemb import LabelSpace, LabelSpaceError
 from labelemb.lab.runs.folder import RunFolder
 from labelemb.labelspace.map import label_map
-from labelemb.labelspace.neighbor_table import NeighborTable, neighbor_table
+from labelemb.labelspace.neighbors import NeighborTable, neighbor_table
+from labelemb.labelspace.pairs import mutual_pairs
 
 MOST_MATRIX_LABELS = 500
 """Up to this many labels the page holds whole rows and a clustered order; beyond it the nearest labels."""
@@ -69,7 +70,7 @@ def describe(space: LabelSpace) -> dict[str, Any]:
         },
         "own": packed(table.own, "float32"),
         "map": {"positions": packed(positions.positions, "float32"), "share": positions.share},
-        "groups": space.groups or {},
+        "groups": space.superclasses or {},
         "unlearned": [] if space.counts is None else (space.counts == 0).nonzero()[:, 0].tolist(),
         "pairs": alike_pairs(table),
     }
@@ -85,25 +86,10 @@ def packed(array: np.ndarray, kind: str) -> str:
 
 
 def alike_pairs(table: NeighborTable) -> list[list[float]]:
-    """The pairs [a, b, likeness] that are most alike among those that are neighbours both ways.
-
-    Likeness is sqrt(p(a->b) p(b->a) / (p(a->a) p(b->b))): 1 where each label gives the other what it keeps itself.
-    """
-    labels, k = table.indices.shape
-    rows = np.repeat(np.arange(labels), k)
-    columns, values = table.indices.ravel(), table.similarities.ravel().astype(np.float64)
-    used = columns >= 0
-    one_way = dict(
-        zip(zip(rows[used].tolist(), columns[used].tolist(), strict=True), values[used].tolist(), strict=True)
-    )
-    own = np.maximum(table.own.astype(np.float64), SMALLEST)
-    pairs = [
-        [a, b, float(np.sqrt(value * one_way[b, a] / (own[a] * own[b])))]
-        for (a, b), value in one_way.items()
-        if a < b and (b, a) in one_way
-    ]
-    pairs.sort(key=lambda pair: (-pair[2], pair[0], pair[1]))
-    return pairs[: min(PAIRS, labels)]
+    """The pairs [a, b, likeness] that are most alike among those that are neighbours both ways."""
+    found = mutual_pairs(table)
+    rows = zip(found.first.tolist(), found.second.tolist(), found.likeness.tolist(), strict=True)
+    return [list(row) for row in rows][: min(PAIRS, len(table.indices))]
 
 
 def clustered_order(matrix: np.ndarray) -> list[int]:

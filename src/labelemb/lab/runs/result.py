@@ -135,7 +135,7 @@ def _with_data(space: LabelSpace, data: Dataset) -> LabelSpace:
         names=space.names,
         counts=space.counts,
         objective=space.objective,
-        groups=data.groups,
+        superclasses=data.groups,
         specials=data.specials,
     )
 
