@@ -65,7 +65,7 @@ def train(data_path: Path, epochs: int | None) -> dict[str, LabelSpace]:
     recipe = load_recipe("mnist-mlp", [] if epochs is None else [f"train.epochs={epochs}"])
     data = load_data(recipe, data_path, SEED)
     with stream(SEED, "body"):
-        body = make_body(recipe, data)
+        body = make_body(recipe.body, data.inputs, len(data.label_names))
     with stream(SEED, "head"):
         method = parse_method("label-embedding")
         head = method.make_head(recipe, out_features(body), len(data.label_names), rows_per_epoch=data.train.rows)

@@ -77,7 +77,7 @@ def write_examples(run: Path) -> Path:
     targets = torch.tensor([*range(len(NAMES)), *range(len(NAMES) - 1), *range(len(NAMES) - 1)])
     images = (40 * targets.view(-1, 1, 1, 1) + torch.tensor([5, 20, 0]).view(1, 3, 1, 1)).to(torch.uint8)
     examples = ImageExamples(images.expand(-1, 3, 8, 8).contiguous(), targets)
-    content = draw_examples(Dataset(examples, None, examples, NAMES))
+    content = draw_examples(Dataset(examples, None, examples, NAMES, examples.form))
     assert content is not None
     (run / FILE).write_bytes(content)
     return run / FILE

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from labelemb.lab.bodies import make_body
+from labelemb.lab.bodies import make_body, start_from
 from labelemb.lab.bodies.resnet import STAGES, ResNet
-from labelemb.lab.data import load_data
-from labelemb.lab.recipes.recipe import load_recipe, recipe_names
+from labelemb.lab.data import Dataset, TextInputs, load_data
+from labelemb.lab.recipes.recipe import Recipe, load_recipe, recipe_names
 from labelemb.support.errors import UserError
 
 FEATURES = {
@@ -32,11 +32,15 @@ FEATURES = {
 TinyData = Callable[[str], Path | None]
 
 
+def body_of(recipe: Recipe, dataset: Dataset) -> nn.Module:
+    return make_body(recipe.body, dataset.inputs, len(dataset.label_names))
+
+
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_builds_its_body_and_maps_a_batch_to_hidden_states(name: str, tiny_data: TinyData) -> None:
     recipe = load_recipe(name)
     dataset = load_data(recipe, tiny_data(name), seed=1)
-    body = make_body(recipe, dataset)
+    body = body_of(recipe, dataset)
     inputs, targets = dataset.train.batch(torch.tensor([0, 3, 1]))
     if dataset.augment is not None:
         inputs = dataset.augment(inputs, torch.Generator().manual_seed(0))
@@ -72,7 +76,7 @@ def test_residual_networks_have_the_parameters_of_their_stages(kind: str, width:
 
 def test_the_mnist_networks_start_with_truncated_normal_weights_and_zero_biases(tiny_data: TinyData) -> None:
     recipe = load_recipe("mnist-cnn")
-    body = make_body(recipe, load_data(recipe, tiny_data("mnist-cnn"), seed=1))
+    body = body_of(recipe, load_data(recipe, tiny_data("mnist-cnn"), seed=1))
     layers = [layer for layer in body.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     assert len(layers) == 3
     for layer in layers:
@@ -87,7 +91,7 @@ def test_convolutions_compute_with_the_channels_side_by_side(name: str, tiny_dat
     recipe = load_recipe(name)
     dataset = load_data(recipe, tiny_data(name), seed=1)
     torch.manual_seed(0)
-    body = make_body(recipe, dataset)
+    body = body_of(recipe, dataset)
     (images,), _ = dataset.train.batch(torch.arange(8))
 
     outputs = []
@@ -106,7 +110,7 @@ def test_initial_weights_come_from_the_global_generator(tiny_data: TinyData) -> 
 
     def weights(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
-        return torch.nn.utils.parameters_to_vector(make_body(recipe, dataset).parameters())
+        return torch.nn.utils.parameters_to_vector(body_of(recipe, dataset).parameters())
 
     assert torch.equal(weights(1), weights(1))
     assert not torch.equal(weights(1), weights(2))
@@ -116,7 +120,7 @@ def test_initial_weights_come_from_the_global_generator(tiny_data: TinyData) -> 
 def test_dropout_acts_in_training_and_not_in_evaluation(name: str, tiny_data: TinyData) -> None:
     recipe = load_recipe(name, ["body.dropout=0.5"])
     dataset = load_data(recipe, tiny_data(name), seed=1)
-    body = make_body(recipe, dataset)
+    body = body_of(recipe, dataset)
     inputs, _ = dataset.train.batch(torch.arange(4))
     assert not torch.equal(body(*inputs), body(*inputs))
     body.eval()
@@ -124,12 +128,11 @@ def test_dropout_acts_in_training_and_not_in_evaluation(name: str, tiny_data: Ti
 
 
 def test_a_text_without_known_words_has_a_finite_hidden_state(tiny_data: TinyData) -> None:
-    from labelemb.lab.data import encode_texts
-
     recipe = load_recipe("text-csv")
     dataset = load_data(recipe, tiny_data("text-csv"), seed=1)
-    body = make_body(recipe, dataset).eval()
-    inputs, _ = encode_texts(dataset.preprocessing, ["zzz", "", "weather"]).batch(torch.arange(3))
+    body = body_of(recipe, dataset).eval()
+    assert isinstance(dataset.inputs, TextInputs)
+    inputs, _ = dataset.inputs.encode(["zzz", "", "weather"]).batch(torch.arange(3))
     hidden = body(*inputs)
     assert hidden.isfinite().all()
     assert torch.equal(hidden[0], hidden[1])
@@ -150,4 +153,31 @@ def test_a_body_that_does_not_fit_the_data_is_refused(
     recipe = load_recipe(name, [override])
     dataset = load_data(recipe, tiny_data(name), seed=1)
     with pytest.raises(UserError, match=message):
-        make_body(recipe, dataset)
+        body_of(recipe, dataset)
+
+
+def test_a_body_takes_over_the_weights_of_a_finished_run(tiny_data: TinyData) -> None:
+    recipe = load_recipe("digits")
+    dataset = load_data(recipe, None, seed=1)
+    trained, fresh = body_of(recipe, dataset), body_of(recipe, dataset)
+    tensors = {f"body.{name}": value for name, value in trained.state_dict().items()}
+    start_from(fresh, tensors | {"head.predictor.weight": torch.zeros(10, 256)}, "runs/digits")
+    vectors = [nn.utils.parameters_to_vector(body.parameters()) for body in (trained, fresh)]
+    assert torch.equal(*vectors)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("body.hidden=[256, 128]", "its body has another shape, layers.3.weight is 256 x 256 there and 128 x 256 here"),
+        ("body.hidden=[256]", "its body is another network, only that run has layers.3.bias"),
+        ("body.kind=cnn", "its body is another network, only this recipe has convolutions.0.bias"),
+    ],
+)
+def test_a_start_of_another_shape_is_refused_in_one_line(override: str, message: str) -> None:
+    recipe = load_recipe("digits")
+    dataset = load_data(recipe, None, seed=1)
+    tensors = {f"body.{name}": value for name, value in body_of(recipe, dataset).state_dict().items()}
+    with pytest.raises(UserError) as caught:
+        start_from(body_of(load_recipe("digits", [override]), dataset), tensors, "runs/digits")
+    assert str(caught.value) == f"body.start = runs/digits: {message}"

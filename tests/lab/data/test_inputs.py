@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from labelemb.lab.data import Dataset, TextExamples, encode_texts, load_data, read_inputs
+from labelemb.lab.data import Dataset, TextExamples, TextInputs, input_form, load_data, read_inputs
 from labelemb.lab.recipes.recipe import Recipe, load_recipe
 from labelemb.support.errors import UserError
 from tests.helpers.tiny_data import text_rows, write_csv, write_image
@@ -27,15 +27,18 @@ def image_run(tiny_data: TinyData) -> tuple[Recipe, Dataset]:
     return recipe, load_data(recipe, tiny_data("image-folder"), seed=1)
 
 
-def test_the_preprocessing_survives_json(text_run: tuple[Recipe, Dataset], image_run: tuple[Recipe, Dataset]) -> None:
+def test_the_form_of_inputs_survives_json(text_run: tuple[Recipe, Dataset], image_run: tuple[Recipe, Dataset]) -> None:
     for _, dataset in (text_run, image_run):
-        assert json.loads(json.dumps(dataset.preprocessing)) == dataset.preprocessing
+        assert input_form(json.loads(json.dumps(dataset.inputs.to_dict()))) == dataset.inputs
+    with pytest.raises(UserError, match=r"the kept form of the inputs cannot be read: .*'sound'"):
+        input_form({"kind": "sound"})
 
 
 def test_texts_of_the_training_data_are_encoded_as_in_training(text_run: tuple[Recipe, Dataset]) -> None:
     _, dataset = text_run
     texts = [row[0] for row in text_rows()[1:]]
-    encoded = encode_texts(dataset.preprocessing, texts)
+    assert isinstance(dataset.inputs, TextInputs)
+    encoded = dataset.inputs.encode(texts)
     assert isinstance(encoded, TextExamples)
     assert isinstance(dataset.test, TextExamples)
 
@@ -52,7 +55,7 @@ def test_text_lines_and_table_rows_are_read_with_their_places(text_run: tuple[Re
     lines = tmp_path / "lines.txt"
     lines.write_text("about music\n\nabout weather\n")
     table = write_csv(tmp_path / "new.csv", [["id", "text"], ["1", "about weather"]])
-    names, examples = read_inputs(recipe, dataset.preprocessing, [lines, table])
+    names, examples = read_inputs(dataset.inputs, recipe.data, [lines, table])
     assert names == [
         f"{lines}, line 1: about music",
         f"{lines}, line 3: about weather",
@@ -66,7 +69,7 @@ def test_only_line_breaks_end_a_line_and_a_name_has_no_tabs(text_run: tuple[Reci
     recipe, dataset = text_run
     lines = tmp_path / "lines.txt"
     lines.write_text("about\x0cmusic\u2028and\x85more\r\nabout\tweather\n", newline="", encoding="utf-8")
-    names, _ = read_inputs(recipe, dataset.preprocessing, [lines])
+    names, _ = read_inputs(dataset.inputs, recipe.data, [lines])
     assert names == [f"{lines}, line 1: about music and more", f"{lines}, line 2: about weather"]
 
 
@@ -76,7 +79,7 @@ def test_tables_of_every_kind_that_trains_are_read_and_each_name_is_one_line(
     recipe, dataset = text_run
     parts = tmp_path / "parts.json"
     parts.write_text('{"train": [["about\\nmusic", "music"]], "test": [["about weather", "weather"]]}')
-    names, examples = read_inputs(recipe, dataset.preprocessing, [parts])
+    names, examples = read_inputs(dataset.inputs, recipe.data, [parts])
     assert names == [f"{parts}, train entry 1: about music", f"{parts}, test entry 1: about weather"]
     assert len(examples) == 2
 
@@ -85,7 +88,7 @@ def test_images_and_folders_of_images_are_read(image_run: tuple[Recipe, Dataset]
     recipe, dataset = image_run
     write_image(tmp_path / "new" / "b.png", (200, 0, 0), size=(50, 60))
     write_image(tmp_path / "new" / "a.png", (0, 0, 200))
-    names, examples = read_inputs(recipe, dataset.preprocessing, [tmp_path / "new", tmp_path / "new" / "b.png"])
+    names, examples = read_inputs(dataset.inputs, recipe.data, [tmp_path / "new", tmp_path / "new" / "b.png"])
     assert [Path(name).name for name in names] == ["a.png", "b.png", "b.png"]
     (images,), _ = examples.batch(torch.arange(3))
     assert images.shape == (3, 3, 32, 32)
@@ -104,4 +107,4 @@ def test_files_that_cannot_be_predicted_are_refused(
         (image_run, empty, r"empty.txt is not an image"),
     ):
         with pytest.raises(UserError, match=message):
-            read_inputs(recipe, dataset.preprocessing, [file])
+            read_inputs(dataset.inputs, recipe.data, [file])

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from labelemb.lab.data import Dataset, ImageExamples, TextExamples
+from labelemb.lab.data import Dataset, ImageExamples, TextExamples, TextInputs
 from labelemb.lab.runs.example_pictures import FILE, LARGEST_SIDE, MOST_BYTES, PICTURES, draw_examples, read_examples
 from labelemb.support.errors import UserError
 from tests.helpers.quick_runs import quick_run
@@ -20,7 +20,7 @@ def images_of(labels: int, shape: tuple[int, int, int], per_label: int = 5) -> D
     count = labels * per_label
     images = (torch.arange(count) % 256).to(torch.uint8).view(-1, 1, 1, 1).expand(-1, *shape).contiguous()
     examples = ImageExamples(images, torch.arange(count) % labels)
-    return Dataset(examples, None, examples, [f"label {label}" for label in range(labels)])
+    return Dataset(examples, None, examples, [f"label {label}" for label in range(labels)], examples.form)
 
 
 def sheet_of(data: Dataset, folder: Path) -> tuple[dict[str, object], np.ndarray]:
@@ -69,7 +69,7 @@ def test_without_images_or_with_too_many_labels_there_is_no_sheet() -> None:
     assert draw_examples(images_of(501, (1, 2, 2), per_label=1)) is None
     assert draw_examples(images_of(2, (2, 4, 4))) is None  # neither grey nor coloured
     texts = TextExamples(torch.zeros(0, dtype=torch.long), torch.zeros(3, dtype=torch.long), torch.zeros(2))
-    assert draw_examples(Dataset(texts, None, texts, ["a", "b"])) is None
+    assert draw_examples(Dataset(texts, None, texts, ["a", "b"], TextInputs(1, ["word"]))) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"no picture"])

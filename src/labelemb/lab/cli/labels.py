@@ -106,7 +106,7 @@ def _nearest(options: argparse.Namespace) -> int:
 def _listed(file: Path | None) -> list[str]:
     """The labels in a file, one a line."""
     with importing():
-        from labelemb.lab.data.text_files import read_lines
+        from labelemb.lab.data.files import read_lines
 
     if file is None:
         return []

@@ -1,17 +1,22 @@
-"""Examples in memory, and batches of them without a Python step per example."""
+"""Examples in memory, the form of their inputs, and data sets made of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
+import msgspec
 import torch
 from torch import Tensor
 
+from labelemb.lab.recipes.settings import DataSettings
 from labelemb.support.errors import UserError
 
 Inputs = tuple[Tensor, ...]
 Augment = Callable[[Inputs, torch.Generator], Inputs]
+NO_TARGET = -1
+"""Target of an input whose label is to be predicted."""
 
 
 class Examples(ABC):
@@ -47,82 +52,58 @@ class Examples(ABC):
         return list(order.split(batch_size))
 
 
-class ImageExamples(Examples):
-    """Images kept as bytes, (rows, channels, height, width); a batch is float32, (pixel / 255 - mean) / std."""
+class InputForm(msgspec.Struct, frozen=True, tag_field="kind"):
+    """What inputs look like to a network. Kept with a run as JSON, so that new inputs are encoded in the same way."""
 
-    def __init__(self, images: Tensor, targets: Tensor, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
-        super().__init__(targets)
-        self.images = images
-        channels = images.shape[1]
-        self.mean = tuple(mean) or (0.0,) * channels
-        self.std = tuple(std) or (1.0,) * channels
-        if len(self.mean) != channels or len(self.std) != channels or min(self.std) <= 0:
-            raise UserError(
-                f"images have {channels} channel(s), but data.mean = {list(mean)} and data.std = {list(std)}: "
-                "give a number for each channel, with std above 0, or none"
-            )
-        # (pixel / 255 - mean) / std as one multiplication and one addition
-        self._scale = 1.0 / (255.0 * torch.tensor(self.std)).view(1, channels, 1, 1)
-        self._shift = -(torch.tensor(self.mean) / torch.tensor(self.std)).view(1, channels, 1, 1)
+    noun: ClassVar[str] = "inputs"
+    """What the inputs are, for error messages."""
 
-    def batch(self, index: Tensor) -> tuple[Inputs, Tensor]:
-        images = self.images[index].float() * self._scale + self._shift
-        return (images,), self.targets[index]
+    def to_dict(self) -> dict[str, Any]:
+        """The form as JSON has it."""
+        saved: dict[str, Any] = msgspec.to_builtins(self)
+        return saved
 
-    def select(self, index: Tensor) -> "ImageExamples":
-        return ImageExamples(self.images[index], self.targets[index], self.mean, self.std)
+    def read(self, files: Sequence[Path], settings: DataSettings) -> tuple[list[str], Examples]:
+        """New inputs from files, with a name to show for each; their targets are `NO_TARGET`."""
+        raise UserError(f"{self.noun} are not read from files to predict")
 
-    def content(self) -> Iterator[memoryview]:
-        """The bytes of all examples."""
-        for tensor in (self.images, self.targets):
-            yield tensor.reshape(-1).numpy().data
-
-
-class TextExamples(Examples):
-    """Texts as feature numbers, one after the other in `features`; text i is features[starts[i]:starts[i + 1]].
-
-    A batch is (features, offsets) as `torch.nn.EmbeddingBag` takes them.
-    """
-
-    def __init__(self, features: Tensor, starts: Tensor, targets: Tensor) -> None:
-        super().__init__(targets)
-        self.features = features
-        self.starts = starts
-
-    def batch(self, index: Tensor) -> tuple[Inputs, Tensor]:
-        features, starts = self._gather(index)
-        return (features, starts[:-1]), self.targets[index]
-
-    def select(self, index: Tensor) -> "TextExamples":
-        return TextExamples(*self._gather(index), self.targets[index])
-
-    def _gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        begin = self.starts[index]
-        lengths = self.starts[index + 1] - begin
-        starts = torch.zeros(len(index) + 1, dtype=torch.long)
-        torch.cumsum(lengths, 0, out=starts[1:])
-        # position of a feature = begin of its text + its place inside the text
-        shift = torch.repeat_interleave(begin - starts[:-1], lengths)
-        return self.features[torch.arange(len(shift)) + shift], starts
+    def difference(self, other: "InputForm") -> str:
+        """Why a network made for `other` cannot read these inputs, or nothing if its layers alone decide that."""
+        return "" if type(self) is type(other) else f"it reads {other.noun}, this data has {self.noun}"
 
 
 @dataclass
 class Dataset:
-    """All that a run needs to know of its data.
-
-    `preprocessing` is JSON-able and holds what is needed to encode new inputs in the same way.
-    """
+    """All that a run needs to know of its data."""
 
     train: Examples
     dev: Examples | None
     test: Examples
     label_names: list[str]
+    inputs: InputForm
     groups: dict[str, list[str]] | None = None
+    """Labels that belong together, such as CIFAR-100's coarse classes."""
     augment: Augment | None = None
-    preprocessing: dict[str, Any] = field(default_factory=dict)
     specials: tuple[str, ...] = ()
     """Labels that are no words, such as the end of a text."""
     label_counts: list[int] | None = None
     """How often each label is a target in training, where somebody may ask for the frequent ones."""
     digest: str = ""
     """SHA-256 of all that was read, before a seed splits it: the same in every run on the same data."""
+
+
+def tensor_bytes(*tensors: Tensor) -> Iterator[memoryview]:
+    """The bytes of tensors, for a checksum."""
+    for tensor in tensors:
+        yield tensor.reshape(-1).numpy().data
+
+
+def no_targets(count: int) -> Tensor:
+    """Targets of inputs whose labels are to be predicted."""
+    return torch.full((count,), NO_TARGET)
+
+
+def check_any(found: Sequence[Any], files: Sequence[Path]) -> None:
+    """Refuse files without anything to predict."""
+    if not found:
+        raise UserError(f"nothing to predict in {', '.join(map(str, files)) or 'no files'}")

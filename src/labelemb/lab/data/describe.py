@@ -6,7 +6,7 @@ from labelemb.lab.data.fetch import SOURCES, fetch_root
 from labelemb.lab.data.files import ENVIRONMENT_VARIABLE, data_roots, find_data
 from labelemb.lab.data.images.cifar import LAYOUTS, find_cifar
 from labelemb.lab.data.images.idx import holds_idx
-from labelemb.lab.data.pairs.parallel import find_text_pairs
+from labelemb.lab.data.pairs.corpus import find_text_pairs
 from labelemb.lab.recipes.recipe import load_recipe, recipe_names
 from labelemb.lab.recipes.settings import ParallelTextData, TextPairData
 from labelemb.support.errors import UserError

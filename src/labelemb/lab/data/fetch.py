@@ -5,12 +5,12 @@ its home page beside the archives, MNIST's as its mirrors list them (and as the 
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from labelemb.lab.data.download import ResumingDownloader
-from labelemb.lab.data.files import ENVIRONMENT_VARIABLE, user_cache
+from labelemb.lab.data.files import ENVIRONMENT_VARIABLE, ResumingDownloader, user_cache
 from labelemb.lab.data.images.cifar import CIFAR10, CIFAR100
 from labelemb.lab.data.images.idx import FILES
 from labelemb.support.errors import UserError
@@ -109,8 +109,10 @@ def _fetch_file(
         try:
             pooch.retrieve(address + file, f"md5:{checksum}", fname=file, path=target, downloader=downloader)
             return
-        except ValueError:  # pooch's word for a wrong checksum; the file is gone by now
-            reasons.append(f"{address + file} has not the MD5 sum {checksum}")
+        except ValueError as error:  # pooch's word for a wrong checksum; the file is gone by now
+            found = re.search(r"but got ([0-9a-f]{32})", str(error))
+            got = f", got {found[1]}" if found else ""
+            reasons.append(f"{address + file}: MD5 mismatch, expected {checksum}{got}")
         except OSError as error:
             reasons.append(f"{address + file}: {getattr(error, 'reason', error)}")
     raise UserError(

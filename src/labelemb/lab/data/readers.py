@@ -1,16 +1,18 @@
-"""From a recipe and a place to a dataset."""
+"""Reading the data of a recipe: the reader of each kind, and what a run takes from it."""
 
 from pathlib import Path
 
-from labelemb.lab.data.dataset import Dataset, ImageExamples, TextExamples
+from labelemb.lab.data.dataset import Dataset
 from labelemb.lab.data.images.augment import CropFlip
 from labelemb.lab.data.images.cifar import read_cifar
 from labelemb.lab.data.images.digits import read_digits
+from labelemb.lab.data.images.examples import ImageExamples
 from labelemb.lab.data.images.folder import read_image_folder
 from labelemb.lab.data.images.idx import read_idx_folder
-from labelemb.lab.data.pairs.parallel import load_text_pairs
+from labelemb.lab.data.pairs.corpus import load_text_pairs
 from labelemb.lab.data.splits import Splits
-from labelemb.lab.data.texts.table import Texts, read_text_table
+from labelemb.lab.data.texts.examples import TextInputs
+from labelemb.lab.data.texts.table import read_text_table
 from labelemb.lab.data.texts.vocabulary import Vocabulary
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.recipes.settings import (
@@ -34,11 +36,11 @@ def load_data(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
     settings = recipe.data
     try:
         if isinstance(settings, TextPairData):
-            dataset = load_text_pairs(recipe, path, seed)
+            dataset = load_text_pairs(settings, path, seed, recipe.train.batch_tokens)
         elif isinstance(settings, TextTableData):
-            dataset = _read_texts(settings, path, seed)
+            dataset = _load_texts(settings, path, seed)
         else:
-            dataset = _read_images(settings, path, seed)
+            dataset = _load_images(settings, path, seed)
     except OSError as error:
         raise UserError(f"cannot read {error.filename or path}: {error.strerror}") from error
     if recipe.train.dev and dataset.dev is None:
@@ -58,52 +60,37 @@ def load_data_if_any(recipe: Recipe, path: Path | None, seed: int) -> Dataset | 
         return None
 
 
-def _read_images(
+def _load_images(
     settings: DigitsData | IdxData | Cifar10Data | Cifar100Data | ImageFolderData, path: Path | None, seed: int
 ) -> Dataset:
-    images: Splits[ImageExamples]
+    read: Splits[ImageExamples]
     match settings:
         case DigitsData():
-            images = read_digits(settings, path)
+            read = read_digits(settings, path)
         case IdxData():
-            images = read_idx_folder(settings, path)
+            read = read_idx_folder(settings, path)
         case ImageFolderData():
-            images = read_image_folder(settings, path)
+            read = read_image_folder(settings, path)
         case _:
-            images = read_cifar(settings, path)
-    splits = images.complete(settings, seed)
-    train = splits.train
-    preprocessing = {
-        "kind": "image",
-        "channels": train.images.shape[1],
-        "size": list(train.images.shape[2:]),
-        "mean": list(train.mean),
-        "std": list(train.std),
-    }
-    augment = CropFlip(train.mean, train.std) if settings.augment == "crop_flip" else None
+            read = read_cifar(settings, path)
+    splits = read.complete(settings, seed)
     return Dataset(
-        train,
+        splits.train,
         splits.dev,
         splits.test,
         splits.label_names,
-        splits.groups,
-        augment,
-        preprocessing,
-        digest=images.digest(),
+        splits.train.form,
+        groups=splits.groups,
+        augment=CropFlip(splits.train.normalised) if settings.augment == "crop_flip" else None,
+        digest=read.digest(),
     )
 
 
-def _read_texts(settings: TextTableData, path: Path | None, seed: int) -> Dataset:
+def _load_texts(settings: TextTableData, path: Path | None, seed: int) -> Dataset:
     read = read_text_table(settings, path)
     splits = read.complete(settings, seed)
     vocabulary = Vocabulary.from_texts(splits.train.texts, settings.ngrams, settings.vocabulary, settings.min_count)
-
-    def encode(part: Texts) -> TextExamples:
-        return TextExamples(*vocabulary.encode(part.texts), part.targets)
-
-    preprocessing = {"kind": "text", "ngrams": settings.ngrams, "vocabulary": vocabulary.features}
-    dev = None if splits.dev is None else encode(splits.dev)
-    train, test = encode(splits.train), encode(splits.test)
-    return Dataset(
-        train, dev, test, splits.label_names, splits.groups, preprocessing=preprocessing, digest=read.digest()
-    )
+    form = TextInputs(settings.ngrams, vocabulary.features)
+    train, test = (form.encode(part.texts, part.targets) for part in (splits.train, splits.test))
+    dev = None if splits.dev is None else form.encode(splits.dev.texts, splits.dev.targets)
+    return Dataset(train, dev, test, splits.label_names, form, groups=splits.groups, digest=read.digest())

@@ -13,22 +13,6 @@ from torch import Tensor
 from labelemb.lab.recipes.settings import DigitsData, ImageFolderData, PublishedImages, TextTableData
 from labelemb.support.errors import UserError
 
-# names that data sets give to the three parts, as folders, files or values of a column
-SPLIT_NAMES = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("dev", "val", "valid", "validation"), "dev"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
-
-
-def refuse_unknown_parts(place: Path, names: Sequence[str]) -> None:
-    """What stands beside a training part and is no other part, such as `eval`, must not be passed over in silence."""
-    if names:
-        raise UserError(
-            f"{place} has a training part, and beside it {', '.join(names)}: known parts are {', '.join(SPLIT_NAMES)}; "
-            "rename or remove it"
-        )
-
 
 class Selectable(Protocol):
     """Examples in whatever form a reader has them, as long as some of them can be picked out."""

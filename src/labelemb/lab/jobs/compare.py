@@ -18,6 +18,7 @@ from labelemb.lab.jobs.progress import Board, say
 from labelemb.lab.runs.engine import check_device
 from labelemb.lab.runs.folder import RunFolder, RunIdentity, keep_recipe
 from labelemb.lab.runs.label_files import load_space
+from labelemb.lab.runs.start import start_digest
 from labelemb.lab.runs.tensorboard import require_tensorboard
 from labelemb.lab.tasks.model import out_features
 from labelemb.support.errors import UserError
@@ -57,10 +58,11 @@ def check_folder(comparison: Comparison, data: Dataset | None = None) -> None:
         raise UserError(
             f"{comparison.out} holds a single run, which a comparison would overwrite: choose another --out"
         )
+    start = start_digest(recipe)
     for run in find_runs(comparison.out):
         method, seed = run.path.parent.name, int(run.path.name.removeprefix("seed-"))
         digest = expected_digest(comparison, method, seed)
-        identity = RunIdentity(recipe.name, recipe.fingerprint(), method, seed, __version__, digest)
+        identity = RunIdentity(recipe.name, recipe.fingerprint(), method, seed, __version__, digest, start)
         run.check(dataclasses.replace(identity, data_digest=data.digest if data else None), recipe)
 
 
@@ -69,7 +71,7 @@ def check_feasible(comparison: Comparison, data: Dataset) -> None:
     check_device(comparison.recipe.train)
     if comparison.options.tensorboard:
         require_tensorboard()
-    features = out_features(make_body(comparison.recipe, data))
+    features = out_features(make_body(comparison.recipe.body, data.inputs, len(data.label_names)))
     space = _space_to_reuse(comparison, data.label_names)
     rows = data.train.rows
     for method in comparison.methods:

@@ -99,8 +99,7 @@ def _suggest_key(root: type[Table], owner: type[Table], prefix: str, key: str) -
     own_kinds = [kind_of(table) for table in having.pop(prefix.rstrip("."), [])]
     if own_kinds:
         verb = "has" if len(own_kinds) == 1 else "have"
-        nearest = did_you_mean(key, _names(owner), prefix)
-        return f" of {prefix}kind = {kind_of(owner)}: {', '.join(own_kinds)} {verb} it{nearest}"
+        return f" of {prefix}kind = {kind_of(owner)}: {', '.join(own_kinds)} {verb} it"
     elsewhere = [f"{name}.{key}" for name, tables in having.items() if tables]
     if elsewhere or key in _names(root):
         return f"; did you mean {(elsewhere or [key])[0]!r}?"

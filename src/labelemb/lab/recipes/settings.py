@@ -159,6 +159,7 @@ class LcstsData(ParallelTextData, tag="lcsts", frozen=True):
 class BodySettings(Table, tag_field="kind", frozen=True):
     """The network up to the hidden state."""
 
+    start: Annotated[str, doc("folder of a finished run whose body is the start of the training; empty for none")] = ""
     dropout: Annotated[Share, doc("share of hidden units dropped while training")] = 0.0
     init: Annotated[
         Literal["torch", "truncated_normal"],

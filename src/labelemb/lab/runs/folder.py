@@ -62,6 +62,8 @@ class RunIdentity:
     version: str
     labels: str | None = None
     """SHA-256 of the file with the labels that the run reuses; None where it reuses none, or nobody knows."""
+    start: str | None = None
+    """SHA-256 of the model whose body the training starts from (`body.start`); None where it starts from none."""
     data_digest: str | None = None
     """`Dataset.digest` of its data; None where the data is not at hand, or the run is older than this entry."""
 
@@ -221,6 +223,8 @@ def _difference(found: dict[str, Any], wanted: RunIdentity) -> str:
     difference = next((reason for key, reason in reasons.items() if found.get(key) != getattr(wanted, key)), "")
     if not difference and wanted.labels is not None and found.get("labels") != wanted.labels:
         return f"other labels ({_digests(found.get('labels'), wanted.labels)})"
+    if not difference and found.get("start") != wanted.start:
+        return f"another body to start from ({_digests(found.get('start'), wanted.start)})"
     if not difference and None not in (data := (found.get("data_digest"), wanted.data_digest)) and data[0] != data[1]:
         return f"other data, or of this data before it changed ({_digests(*data)})"
     return difference

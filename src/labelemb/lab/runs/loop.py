@@ -21,6 +21,7 @@ from labelemb.lab.runs.labels import LabelSource
 from labelemb.lab.runs.messages import Progress, Report, RunOptions, Warn, ignore
 from labelemb.lab.runs.result import finish_run, machine
 from labelemb.lab.runs.schedule import evaluation_points, learning_rate_factor
+from labelemb.lab.runs.start import start_digest
 from labelemb.lab.runs.state import Run
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import Interrupted, StopRequests
@@ -54,7 +55,8 @@ def train_run(
         raise UserError(f"method {method.name} {need}")
     folder = RunFolder(out_dir)
     digest = None if labels is None else labels.digest
-    identity = RunIdentity(recipe.name, recipe.fingerprint(), method.name, seed, __version__, digest)
+    start = start_digest(recipe)
+    identity = RunIdentity(recipe.name, recipe.fingerprint(), method.name, seed, __version__, digest, start)
     if not folder.has_begun and find_runs(out_dir):
         raise UserError(f"{out_dir} holds a comparison, which a single run would spoil: choose another --out")
     if finished := finished_result(folder, identity, recipe, data_path):

@@ -109,7 +109,7 @@ def _curve_point(record: dict[str, Any], main: MainScore) -> dict[str, float]:
 def _write_files(run: "Run", files: dict[str, Any]) -> None:
     names = run.data.label_names
     tensors = {name: value.detach().cpu() for name, value in run.classifier.state_dict().items()}
-    about: dict[str, Any] = {"label_names": names, "preprocessing": run.data.preprocessing}
+    about: dict[str, Any] = {"label_names": names, "preprocessing": run.data.inputs.to_dict()}
     if run.data.label_counts is not None:
         about["label_counts"] = run.data.label_counts
     run.folder.write_model(tensors, about)

@@ -19,6 +19,7 @@ from labelemb.lab.runs.labels import ReusedLabels
 from labelemb.lab.runs.logs import StepLog
 from labelemb.lab.runs.messages import RunOptions, Warn
 from labelemb.lab.runs.randomness import Streams, stream
+from labelemb.lab.runs.start import load_start
 from labelemb.lab.runs.tensorboard import EventFiles
 from labelemb.lab.tasks.evaluation import evaluation_of
 from labelemb.lab.tasks.model import Classifier, out_features, tie_output
@@ -53,7 +54,8 @@ class Run:
         )
         self.notes = [note for note in notes if note]
         with stream(seed, "body"):
-            body = make_body(recipe, data)
+            body = make_body(recipe.body, data.inputs, self.num_labels)
+            load_start(body, recipe, data.inputs)
         with stream(seed, "head"):
             head = method.make_head(
                 recipe,

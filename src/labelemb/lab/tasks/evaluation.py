@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import torch
 
-from labelemb.lab.data import Examples, PairEncoder, SequenceExamples
+from labelemb.lab.data import Examples, InputForm, PairEncoder, PairInputs, SequenceExamples
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.tasks.beam import SearchOptions
 from labelemb.lab.tasks.generate import TextGenerator
@@ -201,10 +201,11 @@ class Translation:
 
 
 def make_generator(
-    classifier: Classifier, preprocessing: dict[str, Any], label_names: list[str], device: torch.device
+    classifier: Classifier, inputs: InputForm, label_names: list[str], device: torch.device
 ) -> TextGenerator:
-    return TextGenerator(classifier, PairEncoder.from_dict(preprocessing, label_names), device)
+    assert isinstance(inputs, PairInputs)
+    return TextGenerator(classifier, PairEncoder.from_form(inputs, label_names), device)
 
 
 def _generator(run: "Run") -> TextGenerator:
-    return make_generator(run.classifier, run.data.preprocessing, run.data.label_names, run.fabric.device)
+    return make_generator(run.classifier, run.data.inputs, run.data.label_names, run.fabric.device)

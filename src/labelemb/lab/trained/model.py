@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from labelemb.lab.bodies import make_body
-from labelemb.lab.data import Dataset, Examples, ImageExamples, SequenceExamples, load_data, read_inputs
+from labelemb.lab.data import Examples, SequenceExamples, input_form, load_data, read_inputs
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.runs.engine import make_fabric, predict_logits, settings_here
@@ -42,7 +42,8 @@ class TrainedModel:
         self.recipe: Recipe = self.run.recipe()
         self.label_names: list[str] = about["label_names"]
         self.preprocessing: dict[str, Any] = about["preprocessing"]
-        body = make_body(self.recipe, _shape_only(self.label_names, self.preprocessing))
+        self.inputs = input_form(self.preprocessing)
+        body = make_body(self.recipe.body, self.inputs, len(self.label_names))
         method = parse_method(self.result["method"])
         head = method.make_head(
             self.recipe,
@@ -83,7 +84,7 @@ class TrainedModel:
         if data_path is None and about["data"]:
             data_path = Path(about["data"])
         data = load_data(self.recipe, data_path, about["seed"])
-        if data.label_names != self.label_names or data.preprocessing != self.preprocessing:
+        if data.label_names != self.label_names or data.inputs != self.inputs:
             raise UserError(
                 f"the data at {data_path or 'the usual place'} is not what {self.run.path} was trained on: "
                 f"{_label_difference(data.label_names, self.label_names)}"
@@ -104,23 +105,17 @@ class TrainedModel:
                 f"{self.run.path} is a run of {self.recipe.name}, which learned {self.recipe.task} and not to generate "
                 "text: use `labelemb predict`"
             )
-        return make_generator(self.classifier, self.preprocessing, self.label_names, self.fabric.device)
+        return make_generator(self.classifier, self.inputs, self.label_names, self.fabric.device)
 
     def predict(self, files: list[Path], k: int) -> Iterator[Prediction]:
         """The k likeliest labels of every input in the files."""
         if self.recipe.task != "classification":
             raise UserError(f"{self.run.path} learned {self.recipe.task}: use `labelemb translate`")
-        names, examples = read_inputs(self.recipe, self.preprocessing, files)
+        names, examples = read_inputs(self.inputs, self.recipe.data, files)
         probabilities = (self.logits(examples).double() / self.temperature).softmax(-1)
         values, places = probabilities.topk(min(k, len(self.label_names)))
         for name, row, labels in zip(names, values.tolist(), places.tolist(), strict=True):
             yield Prediction(name, [self.label_names[label] for label in labels], row)
-
-
-def _shape_only(label_names: list[str], preprocessing: dict[str, Any]) -> Dataset:
-    """A dataset without examples: a body is made to the shape of its inputs."""
-    nothing = ImageExamples(torch.empty(0, 1, 1, 1, dtype=torch.uint8), torch.empty(0))
-    return Dataset(nothing, None, nothing, label_names, preprocessing=preprocessing)
 
 
 def _label_difference(there: list[str], here: list[str]) -> str:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from labelemb.lab.data import Dataset, load_data
-from labelemb.lab.data.dataset import ImageExamples
+from labelemb.lab.data.images.examples import ImageExamples
 from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.support.errors import UserError
 from tests.helpers.tiny_data import cifar_records, pack_folder, write_cifar10, write_cifar100

@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from labelemb.lab.data import Dataset, load_data, read_inputs
-from labelemb.lab.data.dataset import ImageExamples
-from labelemb.lab.data.images.folder import image_to_tensor, list_images, read_image
+from labelemb.lab.data import Dataset, ImageInputs, load_data, read_inputs
+from labelemb.lab.data.images.examples import ImageExamples
+from labelemb.lab.data.images.image_files import image_to_tensor, list_images, read_image
 from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.support.errors import UserError
 from tests.helpers.tiny_data import write_image, write_image_folder
@@ -132,10 +132,10 @@ def test_a_run_that_skips_damaged_images_skips_them_when_it_predicts(tmp_path: P
     folder = write_image_folder(tmp_path / "images", per_label=1)
     (folder / "red" / "damaged.png").write_bytes(b"hello")
     careful, tolerant = (load_recipe("image-folder", [f"data.skip_corrupt={answer}"]) for answer in ("false", "true"))
-    preprocessing = {"kind": "image", "size": [8, 8], "channels": 3, "mean": [0.0] * 3, "std": [1.0] * 3}
+    form = ImageInputs(channels=3, size=[8, 8], mean=[0.0] * 3, std=[1.0] * 3)
     with pytest.raises(UserError, match=r"damaged.png cannot be read as an image.*data.skip_corrupt = true"):
-        read_inputs(careful, preprocessing, [folder])
-    names, examples = read_inputs(tolerant, preprocessing, [folder])
+        read_inputs(form, careful.data, [folder])
+    names, examples = read_inputs(form, tolerant.data, [folder])
     assert len(names) == len(examples) == len(list_images(folder)) - 1
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from labelemb.lab.data import Dataset, TextExamples, load_data
+from labelemb.lab.data import Dataset, TextExamples, TextInputs, load_data
 from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.support.errors import UserError
 from tests.helpers.tiny_data import text_rows, write_csv
@@ -24,7 +24,8 @@ def sizes(dataset: Dataset) -> list[int]:
 
 def texts_of(dataset: Dataset, examples: TextExamples) -> list[set[str]]:
     """The single words of each text, looked up in the vocabulary."""
-    vocabulary = dataset.preprocessing["vocabulary"]
+    assert isinstance(dataset.inputs, TextInputs)
+    vocabulary = dataset.inputs.vocabulary
     bounds = zip(examples.starts[:-1].tolist(), examples.starts[1:].tolist(), strict=True)
     return [{vocabulary[number] for number in examples.features[begin:end]} for begin, end in bounds]
 

@@ -1,21 +1,17 @@
 """Random crops and mirror images, for a whole batch at once."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from labelemb.lab.data.dataset import Inputs
+from labelemb.lab.data.images.examples import Normalisation
 
 
 class CropFlip:
-    """Pad each image with black, crop it at a random place to its old size, and mirror half of the images.
+    """Pads each normalised image with black, crops it at a random place to its old size, and mirrors half of them."""
 
-    Works on normalised images, where black is -mean / std.
-    """
-
-    def __init__(self, mean: Sequence[float], std: Sequence[float], padding: int = 4) -> None:
-        self.black = -torch.tensor(mean) / torch.tensor(std)  # (channels,)
+    def __init__(self, normalisation: Normalisation, padding: int = 4) -> None:
+        self.black = normalisation.shift  # (channels, 1, 1)
         self.padding = padding
 
     def __call__(self, inputs: Inputs, generator: torch.Generator) -> Inputs:
@@ -32,9 +28,9 @@ class CropFlip:
 
     def apply(self, images: Tensor, rows: Tensor, columns: Tensor, mirrored: Tensor) -> Tensor:
         """The crops at those offsets. images: (count, channels, height, width)."""
-        count, channels, height, width = images.shape
+        count, _, height, width = images.shape
         pad = self.padding
-        padded = self.black.to(images).view(1, channels, 1, 1).repeat(count, 1, height + 2 * pad, width + 2 * pad)
+        padded = self.black.to(images).repeat(count, 1, height + 2 * pad, width + 2 * pad)
         padded[:, :, pad : pad + height, pad : pad + width] = images
         across = torch.arange(width).expand(count, width)
         across = torch.where(mirrored[:, None], width - 1 - across, across) + columns[:, None]  # (count, width)

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelemb.lab.data.dataset import ImageExamples
 from labelemb.lab.data.files import find_data, read_bytes
+from labelemb.lab.data.images.examples import ImageExamples
 from labelemb.lab.data.splits import Splits
 from labelemb.lab.recipes.settings import Cifar10Data, Cifar100Data
 from labelemb.support.errors import UserError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from labelemb.lab.data.dataset import ImageExamples
+from labelemb.lab.data.images.examples import ImageExamples
 from labelemb.lab.data.splits import Splits
 from labelemb.lab.recipes.settings import DigitsData
 from labelemb.support.errors import UserError

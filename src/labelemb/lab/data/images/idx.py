@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from labelemb.lab.data.dataset import ImageExamples
 from labelemb.lab.data.files import find_data, read_bytes
+from labelemb.lab.data.images.examples import ImageExamples
 from labelemb.lab.data.splits import Splits
 from labelemb.lab.recipes.settings import IdxData
 from labelemb.support.errors import UserError

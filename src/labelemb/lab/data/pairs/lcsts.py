@@ -6,7 +6,7 @@ also have a `<human_label>` a document, which is not used: all pairs count.
 
 from pathlib import Path
 
-from labelemb.lab.data.text_files import read_lines
+from labelemb.lab.data.files import read_lines
 from labelemb.support.errors import UserError
 
 PARTS = {"train": "PART_I", "dev": "PART_II", "test": "PART_III"}

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from labelemb.lab.data.text_files import read_lines
+from labelemb.lab.data.files import read_lines
 from labelemb.support.errors import UserError
 
 UNKNOWN, BEGIN, END = "<unk>", "<s>", "</s>"

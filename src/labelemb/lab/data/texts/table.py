@@ -7,9 +7,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from labelemb.lab.data.files import find_data
-from labelemb.lab.data.splits import SPLIT_NAMES, Splits, refuse_unknown_parts
-from labelemb.lab.data.tables import Row, read_json_parts, read_rows, table_suffix
+from labelemb.lab.data.dataset import tensor_bytes
+from labelemb.lab.data.files import (
+    SPLIT_NAMES,
+    Row,
+    find_data,
+    read_json_parts,
+    read_rows,
+    refuse_unknown_parts,
+    table_suffix,
+)
+from labelemb.lab.data.splits import Splits
 from labelemb.lab.recipes.settings import TextTableData
 from labelemb.support.errors import UserError
 
@@ -31,7 +39,7 @@ class Texts:
     def content(self) -> Iterator[bytes | memoryview]:
         """The bytes of all texts and targets."""
         yield "\0".join(self.texts).encode()
-        yield self.targets.numpy().data
+        yield from tensor_bytes(self.targets)
 
 
 def read_text_table(settings: TextTableData, path: Path | None) -> Splits[Texts]:

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labelemb.lab.bodies.embedding_bag import EmbeddingBag
-from labelemb.lab.data import Examples, ImageExamples, TextExamples
+from labelemb.lab.data import Examples, ImageInputs, TextExamples, TextInputs
+from labelemb.lab.data.dataset import no_targets
+from labelemb.lab.data.images.examples import Normalisation
 from labelemb.lab.data.texts.vocabulary import TOKEN
 from labelemb.lab.trained.model import TrainedModel
 from labelemb.support.errors import UserError
@@ -50,14 +52,14 @@ class PortableImages(PortableModel):
     input_name = "images"
     dimensions = ("batch",)
 
-    def __init__(self, body: nn.Module, predictor: nn.Linear, about: dict[str, Any]) -> None:
+    def __init__(self, body: nn.Module, predictor: nn.Linear, form: ImageInputs) -> None:
         super().__init__()
-        self.body, self.predictor, self.about = body, predictor, about
-        mean, std = (torch.tensor(about[name]).view(-1, 1, 1) for name in ("mean", "std"))
+        self.body, self.predictor, self.form = body, predictor, form
+        normalisation = Normalisation(form.channels, form.mean, form.std)
         self.scale: Tensor
         self.shift: Tensor
-        self.register_buffer("scale", 1 / (255 * std))
-        self.register_buffer("shift", -mean / std)
+        self.register_buffer("scale", normalisation.scale)
+        self.register_buffer("shift", normalisation.shift)
 
     def forward(self, images: Tensor) -> Tensor:
         return self.predictor(self.body(images.float() * self.scale + self.shift))
@@ -67,18 +69,18 @@ class PortableImages(PortableModel):
         return {
             "input": self.input_name,
             "type": "uint8",
-            "shape": [*self.dimensions, self.about["channels"], *self.about["size"]],
-            "colors": "L" if self.about["channels"] == 1 else "RGB",
+            "shape": [*self.dimensions, self.form.channels, *self.form.size],
+            "colors": "L" if self.form.channels == 1 else "RGB",
             "resize": "bilinear",
-            "done in the model": {"scale": "(pixel / 255 - mean) / std", **_only(self.about, "mean", "std")},
+            "done in the model": {"scale": "(pixel / 255 - mean) / std", "mean": self.form.mean, "std": self.form.std},
         }
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        shape = (count, self.about["channels"], *self.about["size"])
+        shape = (count, self.form.channels, *self.form.size)
         return torch.randint(256, shape, dtype=torch.uint8, generator=generator)
 
     def as_examples(self, inputs: Tensor) -> Examples:
-        return ImageExamples(inputs, _no_targets(inputs), self.about["mean"], self.about["std"])
+        return self.form.encode(inputs)
 
 
 class PortableTexts(PortableModel):
@@ -87,9 +89,9 @@ class PortableTexts(PortableModel):
     input_name = "features"
     dimensions = ("batch", "positions")
 
-    def __init__(self, body: EmbeddingBag, predictor: nn.Linear, about: dict[str, Any]) -> None:
+    def __init__(self, body: EmbeddingBag, predictor: nn.Linear, form: TextInputs) -> None:
         super().__init__()
-        self.vectors, self.top, self.predictor, self.about = body.vectors.weight, body.top, predictor, about
+        self.vectors, self.top, self.predictor, self.form = body.vectors.weight, body.top, predictor, form
 
     def forward(self, features: Tensor) -> Tensor:
         known = (features != NOTHING).unsqueeze(-1)  # (batch, positions, 1)
@@ -106,7 +108,8 @@ class PortableTexts(PortableModel):
             "padding": NOTHING,
             "lower": True,
             "words": TOKEN.pattern,
-            **_only(self.about, "ngrams", "vocabulary"),
+            "ngrams": self.form.ngrams,
+            "vocabulary": self.form.vocabulary,
         }
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
@@ -120,7 +123,7 @@ class PortableTexts(PortableModel):
     def as_examples(self, inputs: Tensor) -> Examples:
         known = inputs != NOTHING
         starts = F.pad(known.sum(1).cumsum(0), (1, 0))
-        return TextExamples(inputs[known], starts, _no_targets(inputs))
+        return TextExamples(inputs[known], starts, no_targets(len(inputs)))
 
 
 def portable_model(trained: TrainedModel) -> PortableModel:
@@ -132,14 +135,6 @@ def portable_model(trained: TrainedModel) -> PortableModel:
         )
     classifier = copy.deepcopy(trained.classifier).cpu().float().eval().requires_grad_(False)
     predictor = classifier.head.export_predictor(fold_temperature=True).requires_grad_(False)
-    if trained.preprocessing["kind"] == "text":
-        return PortableTexts(cast(EmbeddingBag, classifier.body), predictor, trained.preprocessing).eval()
-    return PortableImages(classifier.body, predictor, trained.preprocessing).eval()
-
-
-def _only(table: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: table[name] for name in names}
-
-
-def _no_targets(inputs: Tensor) -> Tensor:
-    return torch.full((len(inputs),), -1)
+    if isinstance(trained.inputs, TextInputs):
+        return PortableTexts(cast(EmbeddingBag, classifier.body), predictor, trained.inputs).eval()
+    return PortableImages(classifier.body, predictor, cast(ImageInputs, trained.inputs)).eval()

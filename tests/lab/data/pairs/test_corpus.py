@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from labelemb.lab.data import PairEncoder, SequenceExamples, load_data
-from labelemb.lab.data.pairs.numbers import number_pairs
+from labelemb.lab.data.pairs.corpus import number_pairs
 from labelemb.lab.data.pairs.sequences import IGNORED
 from labelemb.lab.data.pairs.units import TextUnits
 from labelemb.lab.data.pairs.vocabulary import SPECIALS
@@ -32,7 +32,7 @@ def error_of(folder: Path, *overrides: str) -> str:
 
 def test_pairs_are_encoded_and_read_back(tmp_path: Path) -> None:
     data = load_data(color_recipe(), write_colors(tmp_path), 0)
-    encoder = PairEncoder.from_dict(data.preprocessing, data.label_names)
+    encoder = PairEncoder.from_form(data.inputs, data.label_names)
     (source, lengths, shifted), targets = data.train.batch(torch.tensor([0, 3]))
     assert encoder.source.decode(source[0, : lengths[0]].tolist()) == ["the", "red", "cat"]
     assert encoder.target.decode(targets[1].tolist()) == ["die", "rote", "alte", "blume", "</s>"]
@@ -205,7 +205,7 @@ def test_word_pieces_are_learned_and_read_back(tmp_path: Path) -> None:
     pytest.importorskip("sentencepiece")
     recipe = color_recipe("data.unit=sentencepiece", "data.vocabulary=40")
     data = load_data(recipe, write_colors(tmp_path), 0)
-    encoder = PairEncoder.from_dict(data.preprocessing, data.label_names)
+    encoder = PairEncoder.from_form(data.inputs, data.label_names)
     assert encoder.units.join(encoder.units.split("die schwarze katze")) == "die schwarze katze"
     assert data.test.references[0] == "die rote katze"  # type: ignore[attr-defined]
     assert any(word.startswith("▁") for word in data.label_names)

@@ -1,29 +1,24 @@
-"""Pairs of texts, such as sentences with their translations, and the dataset that a translation recipe trains on."""
+"""Corpora of text pairs: reading them, and holding out the parts that they lack."""
 
 import hashlib
-from array import array
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from labelemb.lab.data.dataset import Dataset
-from labelemb.lab.data.files import find_data
+from labelemb.lab.data.files import file_of, find_data, read_pairs
+from labelemb.lab.data.pairs.encoder import PairEncoder, Pairs
 from labelemb.lab.data.pairs.lcsts import PARTS, find_part, read_part
-from labelemb.lab.data.pairs.numbers import number_pairs
-from labelemb.lab.data.pairs.sequences import Ragged, SequenceExamples
 from labelemb.lab.data.pairs.units import TextUnits
-from labelemb.lab.data.pairs.vocabulary import SPECIALS, WordVocabulary
-from labelemb.lab.data.text_files import read_pairs
-from labelemb.lab.recipes.recipe import Recipe
+from labelemb.lab.data.pairs.vocabulary import SPECIALS
 from labelemb.lab.recipes.settings import LcstsData, ParallelTextData, TextPairData
 from labelemb.support.errors import UserError
+from labelemb.support.optional import import_optional
 
-Pairs = list[tuple[str, str]]
+NUMBERS = 10_000
 
 
 @dataclass
@@ -45,21 +40,19 @@ class PairSplits:
         return found
 
 
-def load_text_pairs(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
-    """Read, split and encode the pairs of a recipe."""
-    settings = recipe.data
-    assert isinstance(settings, TextPairData)
+def load_text_pairs(settings: TextPairData, path: Path | None, seed: int, batch_tokens: int) -> Dataset:
+    """Read, split and encode pairs. `batch_tokens` is that of the training."""
     read = _read_pairs(settings, path)
     found = read.digest()
     splits = _hold_out(read, settings, seed)
     if settings.max_pairs:
         splits.train = splits.train[: settings.max_pairs]
     units = TextUnits.learned(settings, chain.from_iterable(splits.train))
-    encoder = PairEncoder.learned(settings, units, splits)
+    encoder = PairEncoder.learned(settings, units, splits.train, splits.folder)
     if isinstance(settings, ParallelTextData) and settings.vocabulary_files:
         for vocabulary in (encoder.source, encoder.target):
             found.update("\n".join(vocabulary.words).encode())
-    train = encoder.encode_training(splits.train, settings.max_length, splits.source, recipe.train.batch_tokens)
+    train = encoder.encode_training(splits.train, settings.max_length, splits.source, batch_tokens)
     dev = None if splits.dev is None else encoder.encode_scored(splits.dev)
     assert splits.test is not None
     counts = torch.bincount(train.targets, minlength=len(encoder.target)).tolist()
@@ -68,16 +61,11 @@ def load_text_pairs(recipe: Recipe, path: Path | None, seed: int) -> Dataset:
         dev,
         encoder.encode_scored(splits.test),
         encoder.target.words,
-        preprocessing=encoder.to_dict(),
+        encoder.form,
         specials=SPECIALS,
         label_counts=counts,
         digest=found.hexdigest(),
     )
-
-
-def file_of(folder: Path, name: str) -> Path | None:
-    """The file of that name, packed or not."""
-    return next((place for place in (folder / name, folder / f"{name}.gz") if place.is_file()), None)
 
 
 def find_text_pairs(settings: TextPairData, path: Path | None) -> Path | None:
@@ -186,107 +174,11 @@ def _hold_out(splits: PairSplits, settings: TextPairData, seed: int) -> PairSpli
     return splits
 
 
-@dataclass
-class PairEncoder:
-    """From texts to numbers: the units, the two vocabularies, and how much of a source is read."""
-
-    units: TextUnits
-    source: WordVocabulary
-    target: WordVocabulary
-    cut_source: int = 0
-
-    @classmethod
-    def learned(cls, settings: TextPairData, units: TextUnits, splits: PairSplits) -> "PairEncoder":
-        """With vocabularies from the recipe's files, or else counted in the training pairs."""
-        if isinstance(settings, ParallelTextData) and settings.vocabulary_files:
-            source, target = _read_vocabularies(settings, splits.folder)
-            return cls(units, source, target, settings.cut_source)
-        counts: list[Counter[str]] = [Counter(), Counter()]
-        for pair in splits.train:
-            source_words = units.split(pair[0])
-            counts[0].update(source_words[: settings.cut_source or None])
-            counts[1].update(units.split(pair[1]))
-        if settings.shared_vocabulary:
-            both = WordVocabulary.from_counts(counts[0] + counts[1], settings.vocabulary, settings.min_count)
-            return cls(units, both, both, settings.cut_source)
-        limits = (settings.source_vocabulary or settings.vocabulary, settings.vocabulary)
-        source, target = (
-            WordVocabulary.from_counts(part, limit, settings.min_count)
-            for part, limit in zip(counts, limits, strict=True)
-        )
-        return cls(units, source, target, settings.cut_source)
-
-    @classmethod
-    def from_dict(cls, saved: dict[str, Any], target_words: list[str]) -> "PairEncoder":
-        """As a run has kept it; the target words are the run's label names."""
-        target = WordVocabulary(target_words)
-        source = target if saved["source_words"] is None else WordVocabulary(saved["source_words"])
-        return cls(TextUnits(**saved["units"]), source, target, saved["cut_source"])
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "kind": "text_pairs",
-            "units": self.units.to_dict(),
-            "source_words": None if self.source is self.target else self.source.words,
-            "source_size": len(self.source),
-            "begin": self.target.begin,
-            "cut_source": self.cut_source,
-        }
-
-    def source_units(self, text: str) -> list[str]:
-        return self.units.split(text)[: self.cut_source or None]
-
-    def encode_training(self, pairs: Pairs, longest: int, name: str, batch_tokens: int) -> SequenceExamples:
-        """Pairs to train on: those with an empty side or a side of more than `longest` units are left out."""
-        sources, targets = [], []
-        for source_text, target_text in pairs:
-            source, target = self.source_units(source_text), self.units.split(target_text)
-            if source and target and not (longest and max(len(source), len(target)) > longest):
-                sources.append(self.source.encode(source))
-                targets.append(self._ended(target))
-        if not sources:
-            raise UserError(
-                f"{name}: of {len(pairs)} training pairs none is left, they are empty or longer than data.max_length"
-                f" = {longest}"
-            )
-        return SequenceExamples(
-            Ragged.from_rows(sources), Ragged.from_rows(targets), self.target.begin, batch_tokens=batch_tokens
-        )
-
-    def encode_scored(self, pairs: Pairs) -> SequenceExamples:
-        """Pairs to generate and to score: every one of them, whatever its length."""
-        words = [self.source_units(source) or [""] for source, _ in pairs]
-        targets = [self.units.split(target) for _, target in pairs]
-        return SequenceExamples(
-            Ragged.from_rows(self.source.encode(source) for source in words),
-            Ragged.from_rows(self._ended(target) for target in targets),
-            self.target.begin,
-            words,
-            [self.units.scored(target) for target in targets],
-        )
-
-    def encode_sources(self, words: list[list[str]]) -> SequenceExamples:
-        """Sources alone, split already and none of them empty."""
-        sources = Ragged.from_rows(self.source.encode(source) for source in words)
-        nothing = Ragged.from_rows(array("i", [self.target.end]) for _ in words)
-        return SequenceExamples(sources, nothing, self.target.begin, words)
-
-    def _ended(self, target: list[str]) -> "array[int]":
-        numbers = self.target.encode(target)
-        numbers.append(self.target.end)
-        return numbers
-
-
-def _read_vocabularies(settings: ParallelTextData, folder: Path | None) -> tuple[WordVocabulary, WordVocabulary]:
-    files = settings.vocabulary_files
-    if len(files) != (1 if settings.shared_vocabulary else 2):
-        raise UserError(
-            f"data.vocabulary_files names {len(files)} files: give one for source and one for target, or a single one "
-            "with data.shared_vocabulary = true"
-        )
-    found = [file_of(folder or Path(), file) for file in files]
-    for file, place in zip(files, found, strict=True):
-        if place is None:
-            raise UserError(f"there is no vocabulary file {file} (or {file}.gz) in {folder or Path()}")
-    vocabularies = [WordVocabulary.from_file(place) for place in found if place is not None]
-    return vocabularies[0], vocabularies[-1]
+def number_pairs() -> list[tuple[str, str]]:
+    """English without hyphens and commas, and Vietnamese."""
+    num2words = import_optional("num2words", "data.kind = numbers", extra="text").num2words
+    pairs = []
+    for number in range(NUMBERS):
+        english = num2words(number, lang="en").replace("-", " ").replace(",", "")
+        pairs.append((english, num2words(number, lang="vi")))
+    return pairs

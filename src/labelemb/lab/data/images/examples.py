@@ -1,0 +1,82 @@
+"""Images in memory: bytes, normalised where a batch is made."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from labelemb.lab.data.dataset import Examples, InputForm, Inputs, check_any, no_targets, tensor_bytes
+from labelemb.lab.data.images.image_files import find_images, read_images
+from labelemb.lab.recipes.settings import DataSettings, ImageFolderData
+from labelemb.support.errors import UserError
+
+
+class Normalisation:
+    """(pixel / 255 - mean) / std for each channel, as one multiplication and one addition."""
+
+    def __init__(self, channels: int, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
+        self.mean = tuple(mean) or (0.0,) * channels
+        self.std = tuple(std) or (1.0,) * channels
+        if len(self.mean) != channels or len(self.std) != channels or min(self.std) <= 0:
+            raise UserError(
+                f"images have {channels} channel(s), but data.mean = {list(mean)} and data.std = {list(std)}: "
+                "give a number for each channel, with std above 0, or none"
+            )
+        means, stds = (torch.tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
+        self.scale = 1.0 / (255.0 * stds)  # (channels, 1, 1)
+        self.shift = -(means / stds)  # (channels, 1, 1), and what a black pixel becomes
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Bytes (..., channels, height, width) as float32."""
+        return images.float() * self.scale + self.shift
+
+
+class ImageExamples(Examples):
+    """Images kept as bytes, (rows, channels, height, width); a batch is normalised float32."""
+
+    def __init__(self, images: Tensor, targets: Tensor, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
+        super().__init__(targets)
+        self.images = images
+        self.normalised = Normalisation(images.shape[1], mean, std)
+
+    @property
+    def form(self) -> "ImageInputs":
+        """What these images look like to a network."""
+        _, channels, *size = self.images.shape
+        return ImageInputs(channels, size, list(self.normalised.mean), list(self.normalised.std))
+
+    def batch(self, index: Tensor) -> tuple[Inputs, Tensor]:
+        return (self.normalised(self.images[index]),), self.targets[index]
+
+    def select(self, index: Tensor) -> "ImageExamples":
+        return ImageExamples(self.images[index], self.targets[index], self.normalised.mean, self.normalised.std)
+
+    def content(self) -> Iterator[memoryview]:
+        """The bytes of all examples."""
+        return tensor_bytes(self.images, self.targets)
+
+
+class ImageInputs(InputForm, frozen=True, tag="image"):
+    """Images of one size, (height, width), with the mean and standard deviation of each channel."""
+
+    noun: ClassVar[str] = "images"
+
+    channels: int
+    size: list[int]
+    mean: list[float]
+    std: list[float]
+
+    def encode(self, images: Tensor) -> ImageExamples:
+        """Images to predict, as bytes (rows, channels, height, width)."""
+        return ImageExamples(images, no_targets(len(images)), self.mean, self.std)
+
+    def read(self, files: Sequence[Path], settings: DataSettings) -> tuple[list[str], ImageExamples]:
+        """Image files, or all images in folders."""
+        found = [image for file in files for image in find_images(file)]
+        check_any(found, files)
+        skip_corrupt = isinstance(settings, ImageFolderData) and settings.skip_corrupt
+        readable, images = read_images(found, self.size, self.channels, skip_corrupt)
+        check_any(readable, files)
+        return [str(file) for file in readable], self.encode(torch.stack(images))
