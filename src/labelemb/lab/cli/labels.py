@@ -1,6 +1,7 @@
 """Verbs that look at what was learned about labels: nearest, heatmap and map."""
 
 import argparse
+import csv
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -130,8 +131,6 @@ def _frequent(path: Path, space: "LabelSpace", count: int) -> list[str]:
 
 def _split_labels(text: str) -> list[str]:
     """Labels between commas; one that has a comma stands in double quotes."""
-    import csv
-
     return next(csv.reader([text]))
 
 

@@ -1,0 +1,130 @@
+"""The folders are the architecture: who may import whom, no cycles, and files of a size that one can read."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.import_graph import LAZY, PACKAGE, SOURCE, ImportGraph, ImportOf
+
+LAYERS = (
+    *("support", "labelspace", "embeddings", "losses", "heads", "findings", "integrations"),
+    *(f"lab.{folder}" for folder in ("recipes", "data", "bodies", "methods", "tasks", "runs", "trained")),
+    *(f"lab.{folder}" for folder in ("comparison", "report", "jobs", "cli")),
+)
+"""A folder imports only from itself and from folders before it."""
+SLOW_PACKAGES = {
+    *("matplotlib", "onnx", "onnxruntime", "onnxscript", "PIL", "pooch", "sacrebleu", "scipy", "sentencepiece"),
+    *("sklearn", "torch", "tqdm"),
+}
+"""Third-party packages that may be imported inside functions, to keep them out of start-up."""
+MOST_LINES = 350
+
+NOT_YET = {
+    "labelemb.heads.sharded.sweep -> labelemb.heads.sharded.head",
+    "labelemb.lab.comparison.tables -> labelemb.lab.comparison.text_tables",
+    "labelemb.lab.data.files -> gzip",
+    "labelemb.lab.data.files -> zlib",
+    "labelemb.lab.jobs.compare -> labelemb.lab.comparison.curves",
+    "labelemb.lab.jobs.compare -> labelemb.lab.report",
+    "labelemb.lab.methods.make -> labelemb.lab.methods.method",
+    "labelemb.lab.recipes.recipe -> labelemb.losses.objective",
+    "labelemb.lab.runs.loop -> labelemb.lab.comparison.summary",
+    "labelemb.lab.runs.result -> labelemb.lab.runs.loop",
+    "labelemb.lab.tasks.evaluation -> labelemb.lab.runs.state",
+    "labelemb.losses.autograd -> labelemb.heads.base",
+    "labelemb.losses.autograd -> labelemb.heads.label_embedding",
+    "labelemb.losses.chunked.fused -> labelemb.heads.base",
+    "labelemb.losses.chunked.fused -> labelemb.heads.label_embedding",
+    "labelemb.losses.chunked.one_piece -> labelemb.heads.label_embedding",
+    "labelemb.losses.chunked.sweep -> labelemb.heads.label_embedding",
+}
+"""Imports that are to go."""
+
+
+@pytest.fixture(scope="module")
+def graph() -> ImportGraph:
+    return ImportGraph()
+
+
+def layer_of(module: str) -> int:
+    """The place of a module's folder in `LAYERS`."""
+    inner = module.removeprefix(f"{PACKAGE}.")
+    for number, folder in enumerate(LAYERS):
+        if inner == folder or inner.startswith(f"{folder}."):
+            return number
+    raise AssertionError(f"{module} is in none of the folders {', '.join(LAYERS)}")
+
+
+def wrong_direction(found: ImportOf) -> bool:
+    return found.imported in LAZY or layer_of(found.imported) > layer_of(found.importer)
+
+
+def misplaced(found: ImportOf) -> bool:
+    """Whether an import inside a function has no reason to stand there."""
+    root = found.imported.partition(".")[0]
+    if not found.in_function or root in SLOW_PACKAGES:
+        return False
+    return root != PACKAGE or not found.importer.startswith(f"{PACKAGE}.lab.cli")
+
+
+def test_every_module_is_in_a_layer(graph: ImportGraph) -> None:
+    for module in graph.files:
+        assert module in LAZY or layer_of(module) >= 0
+
+
+def test_a_folder_imports_only_from_folders_before_it(graph: ImportGraph) -> None:
+    wrong = {str(found) for found in graph.own_imports() if wrong_direction(found)}
+    assert wrong - NOT_YET == set()
+
+
+def test_no_modules_import_each_other(graph: ImportGraph) -> None:
+    assert graph.cycles(without=NOT_YET) == []
+
+
+def test_imports_stand_at_the_top_of_a_module(graph: ImportGraph) -> None:
+    wrong = {f"{found} (line {found.line})" for found in graph.imports if misplaced(found)}
+    assert {text for text in wrong if text.partition(" (")[0] not in NOT_YET} == set()
+
+
+def test_no_file_is_too_long(graph: ImportGraph) -> None:
+    lines = {module: len(path.read_text(encoding="utf-8").splitlines()) for module, path in graph.files.items()}
+    assert {module: count for module, count in lines.items() if count > MOST_LINES} == {}
+
+
+def test_no_file_or_folder_has_the_name_of_a_public_function(graph: ImportGraph) -> None:
+    for package in LAZY:
+        __import__(package)
+        public = {name for name in sys.modules[package].__all__ if name != "__version__"}
+        folder = SOURCE / Path(*package.split("."))
+        assert not public & {path.stem for path in folder.iterdir()}
+
+
+IMPORTS = {
+    "from labelemb.heads.plain import PlainHead": "labelemb.heads.plain",
+    "from labelemb.heads import plain": "labelemb.heads.plain",
+    "from labelemb import PlainHead": "labelemb.heads.plain",
+    "def f():\n    from labelemb import PlainHead": "labelemb.heads.plain",
+    "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import labelemb.heads.plain": "labelemb.heads.plain",
+    'run("labelemb.heads.plain")': "labelemb.heads.plain",
+}
+
+
+@pytest.mark.parametrize("text", IMPORTS)
+def test_an_import_counts_wherever_and_however_it_is_written(text: str, tmp_path: Path) -> None:
+    for name, content in {
+        "__init__": 'HOMES = {"PlainHead": "labelemb.heads.plain"}\n',
+        "support/__init__": "",
+        "support/files": text + "\n",
+        "heads/__init__": "",
+        "heads/plain": "from labelemb.support.files import f\n",
+    }.items():
+        path = tmp_path / PACKAGE / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    graph = ImportGraph(tmp_path)
+    wrong = [found.imported for found in graph.own_imports() if wrong_direction(found)]
+    assert wrong == [IMPORTS[text]]
+    assert graph.cycles() == [["labelemb.heads.plain", "labelemb.support.files"]]
