@@ -3,6 +3,8 @@
 import argparse
 import csv
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -83,24 +85,15 @@ def _load(path: Path) -> "LabelSpace":
 
 
 def _nearest(options: argparse.Namespace) -> int:
-    with importing():
-        from labelemb import LabelSpaceError
-
     space = _load(options.space)
     labels = [*options.labels, *_listed(options.list), *_frequent(options.space, space, options.frequent or 0)]
     if not labels:
         raise UserError("no label given: name some, or use --list FILE or --frequent N")
-    found = {}
-    for label in dict.fromkeys(labels):
-        try:
-            found[label] = space.nearest(label, k=options.k, symmetric=options.symmetric)
-        except (LabelSpaceError, KeyError, ValueError) as error:
-            raise UserError(str(error)) from error
+    nearest = {label: space.nearest(label, k=options.k, symmetric=options.symmetric) for label in dict.fromkeys(labels)}
     if options.json:
-        print(json.dumps({label: [neighbor._asdict() for neighbor in found[label]] for label in found}))
+        print(json.dumps({label: [near._asdict() for near in neighbors] for label, neighbors in nearest.items()}))
     else:
-        for neighbors in found.values():
-            print(neighbors)
+        print(*nearest.values(), sep="\n")
     return 0
 
 
@@ -136,21 +129,18 @@ def _split_labels(text: str) -> list[str]:
 
 def _heatmap(options: argparse.Namespace) -> int:
     with importing():
-        from labelemb import LabelSpaceError
         from labelemb.lab.comparison.curves import plot_heatmap
         from labelemb.labelspace.pictures import heatmap_labels
 
     space = _load(options.space)
     out = _picture(options, "heatmap.png")
-    try:
-        shown = heatmap_labels(space, _split_labels(options.labels) if options.labels else None)
-        if options.json:
-            names, rows = [space.names[index] for index in shown], _rounded(space.matrix(shown).double())
-            print(json.dumps({"labels": names, "matrix": rows}))
-        if out is not None:
+    shown = heatmap_labels(space, _split_labels(options.labels) if options.labels else None)
+    if options.json:
+        names, rows = [space.names[index] for index in shown], _rounded(space.matrix(shown).double())
+        print(json.dumps({"labels": names, "matrix": rows}))
+    if out is not None:
+        with _picture_errors():
             plot_heatmap(space, out, shown)
-    except (LabelSpaceError, KeyError, ValueError) as error:
-        raise UserError(str(error)) from error
     if not options.json:
         part = "" if len(shown) == space.num_labels else f" ({len(shown)} of {space.num_labels} labels)"
         print(f"wrote {out}{part}")
@@ -159,27 +149,21 @@ def _heatmap(options: argparse.Namespace) -> int:
 
 def _map(options: argparse.Namespace) -> int:
     with importing():
-        from labelemb import LabelSpaceError
         from labelemb.lab.comparison.curves import plot_map
         from labelemb.labelspace.map import label_map
 
     space = _load(options.space)
-    try:
-        found = label_map(space)
-    except LabelSpaceError as error:  # too many labels
-        raise UserError(str(error)) from error
+    layout = label_map(space)
     if options.json:
-        places = dict(zip(space.names, _rounded(found.positions), strict=True))
-        print(json.dumps({"share": round(found.share, DIGITS), "labels": places}))
+        positions = dict(zip(space.names, _rounded(layout.positions), strict=True))
+        print(json.dumps({"share": round(layout.share, DIGITS), "labels": positions}))
     out = _picture(options, "map.png")
     if out is None:
         return 0
-    try:
-        plot_map(found, space.names, out)
-    except ValueError as error:  # a file name whose ending is no picture format
-        raise UserError(str(error)) from error
+    with _picture_errors():
+        plot_map(layout, space.names, out)
     if not options.json:
-        print(f"wrote {out} (two dimensions hold {100 * found.share:.0f} % of the differences)")
+        print(f"wrote {out} (two dimensions hold {100 * layout.share:.0f} % of the differences)")
     return 0
 
 
@@ -189,6 +173,15 @@ def _picture(options: argparse.Namespace, usual: str) -> Path | None:
         return cast("Path | None", options.out)
     folder: Path = options.space if options.space.is_dir() else options.space.parent
     return folder / usual
+
+
+@contextmanager
+def _picture_errors() -> Iterator[None]:
+    """Turns matplotlib's error for a file name whose ending is no picture format into a user error."""
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def _rounded(values: "Tensor | np.ndarray") -> list[list[float]]:

@@ -1,0 +1,78 @@
+"""Names and texts of a stranger's file do not steer the terminal that shows them."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from labelemb import LabelSpace
+from labelemb.lab.cli import main
+from labelemb.lab.trained.model import TrainedModel
+from labelemb.lab.trained.translator import Translator
+from tests.helpers.command import Capture, error_line
+
+HOSTILE = ["cat\x1b]0;owned\x07", "\u202egod", "plain\nline", "中文"]
+
+
+@pytest.fixture
+def space_file(tmp_path: Path) -> str:
+    file = tmp_path / "hostile.safetensors"
+    LabelSpace.from_matrix([[0.4, 0.3, 0.2, 0.1]] * 4, HOSTILE).save(file)
+    return str(file)
+
+
+def is_safe(text: str) -> bool:
+    return all(line.replace("\t", "").isprintable() for line in text.split("\n"))
+
+
+def test_nearest_escapes_names(space_file: str, capsys: Capture) -> None:
+    assert main(["nearest", space_file, HOSTILE[0], HOSTILE[3]]) == 0
+    text = capsys.readouterr().out
+    assert is_safe(text)
+    assert "nearest to cat\\x1b]0;owned\\x07:" in text
+    assert "\\u202egod" in text
+    assert "中文" in text
+
+
+def test_nearest_as_json_has_the_names_as_they_are(space_file: str, capsys: Capture) -> None:
+    assert main(["nearest", space_file, HOSTILE[0], "--json"]) == 0
+    text = capsys.readouterr().out
+    assert is_safe(text)
+    assert {near["name"] for near in json.loads(text)[HOSTILE[0]]} == set(HOSTILE[1:])
+
+
+def test_an_unknown_name_is_escaped_in_the_error(space_file: str, capsys: Capture) -> None:
+    assert is_safe(error_line(capsys, "nearest", space_file, "\u202ecat\x1b"))
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_predict_escapes_labels_and_texts(
+    options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    found = SimpleNamespace(name=f"a.txt, line 1: {HOSTILE[1]}", labels=HOSTILE, probabilities=[0.4, 0.3, 0.2, 0.1])
+    monkeypatch.setattr(TrainedModel, "__init__", lambda self, folder: None)
+    monkeypatch.setattr(TrainedModel, "predict", lambda self, files, k: [found])
+    assert main(["predict", "run", "a.txt", *options]) == 0
+    text = capsys.readouterr().out
+    assert is_safe(text)
+    assert len(text.splitlines()) == 1
+    if options:
+        assert json.loads(text)["label"] == HOSTILE[0]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_translate_escapes_for_a_terminal_and_not_for_a_file(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def translate(*arguments: Any, **keywords: Any) -> list[list[SimpleNamespace]]:
+        return [[SimpleNamespace(text=HOSTILE[1])]]
+
+    monkeypatch.setattr(Translator, "__init__", lambda self, folder: None)
+    monkeypatch.setattr(Translator, "search_options", lambda self, **options: None)
+    monkeypatch.setattr(Translator, "translate", translate)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False, buffer=None))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    assert main(["translate", "run"]) == 0
+    assert capsys.readouterr().out == ("\\u202egod\n" if terminal else "\u202egod\n")
