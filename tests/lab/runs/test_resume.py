@@ -12,6 +12,7 @@ import torch
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import Recipe, load_recipe
 from labelemb.lab.runs.checkpoint import CURRENT, FORMAT, PREVIOUS
+from labelemb.lab.runs.folder import comparable
 from labelemb.lab.runs.loop import train_run
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import Interrupted
@@ -157,3 +158,24 @@ def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text(json.dumps(result | {"version": "0.0.1"}))
     with pytest.raises(UserError, match=r"holds a run of labelemb 0\.0\.1, this is"):
         quick_run(tmp_path)
+
+
+def test_a_run_of_an_earlier_version_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = quick_run(tmp_path)
+    monkeypatch.setattr("labelemb.lab.runs.loop.__version__", "9.0.0")
+    assert quick_run(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("version", "here", "expected"),
+    [
+        ("0.1.0", "0.2.0", True),
+        ("0.2.0", "0.10.0", True),
+        ("0.0.9", "0.2.0", False),
+        ("0.3.0", "0.2.0", False),
+        ("None", "0.2.0", False),
+        ("0+unknown", "0+unknown", True),
+    ],
+)
+def test_which_versions_make_runs_that_can_be_compared(version: str, here: str, expected: bool) -> None:
+    assert comparable(version, here) is expected

@@ -13,6 +13,7 @@ result.json         scores, curve, times, machine: written last, so a run that h
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -43,6 +44,8 @@ RUN_KEYS = ("recipe", "fingerprint", "method", "seed", "version")
 RESULT_KEYS = (*RUN_KEYS, "epochs", "steps", "examples", "curve", "seconds_per_epoch")
 MODEL_KEYS = ("label_names", "preprocessing")
 """What the files of a run must hold, for those who read them."""
+COMPARABLE_SINCE = "0.1.0"
+"""The oldest version whose runs this one continues. Raise it when a recipe and method give other numbers now."""
 DIGEST_SHOWN = 12
 """Digits of a file's SHA-256 that tell it apart for people."""
 
@@ -215,8 +218,9 @@ def changed_settings(there: Recipe, here: Recipe) -> str:
 
 def _difference(found: dict[str, Any], wanted: RunIdentity) -> str:
     """In what a run is another one than wanted, empty if it is not."""
+    if not comparable(str(found.get("version")), wanted.version):
+        return f"labelemb {found.get('version')}, this is {wanted.version}"
     reasons = {
-        "version": f"labelemb {found.get('version')}, this is {wanted.version}",
         "method": f"the method {found.get('method')}, not {wanted.method}",
         "seed": f"seed {found.get('seed')}, not {wanted.seed}",
     }
@@ -228,6 +232,15 @@ def _difference(found: dict[str, Any], wanted: RunIdentity) -> str:
     if not difference and None not in (data := (found.get("data_digest"), wanted.data_digest)) and data[0] != data[1]:
         return f"other data, or of this data before it changed ({_digests(*data)})"
     return difference
+
+
+def comparable(version: str, here: str) -> bool:
+    """Whether runs of a version may stand in one table with those of this one; runs of a newer one may not."""
+    return version == here or _release(COMPARABLE_SINCE) <= _release(version) <= _release(here)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
 
 
 def _digests(there: str | None, here: str | None) -> str:
