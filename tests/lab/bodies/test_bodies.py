@@ -12,10 +12,14 @@ from labelemb.lab.bodies.resnet import STAGES, ResNet
 from labelemb.lab.data import Dataset, TextInputs, load_data
 from labelemb.lab.recipes.recipe import Recipe, load_recipe, recipe_names
 from labelemb.support.errors import UserError
+from tests.helpers.tiny_data import small_sizes
 
 FEATURES = {
     "cifar10-resnet8": 2048,
+    "cifar10-few": 256,
     "cifar10-small": 256,
+    "cifar100-few": 256,
+    "cifar100-small": 256,
     "cifar100-resnet18": 1024,
     "digits": 256,
     "image-folder": 512,
@@ -38,7 +42,7 @@ def body_of(recipe: Recipe, dataset: Dataset) -> nn.Module:
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_builds_its_body_and_maps_a_batch_to_hidden_states(name: str, tiny_data: TinyData) -> None:
-    recipe = load_recipe(name)
+    recipe = load_recipe(name, small_sizes(name))
     dataset = load_data(recipe, tiny_data(name), seed=1)
     body = body_of(recipe, dataset)
     inputs, targets = dataset.train.batch(torch.tensor([0, 3, 1]))

@@ -12,7 +12,8 @@ from labelemb.lab.recipes.settings import DigitsData, MlpBody
 from labelemb.support.errors import UserError
 
 EXPECTED = [
-    *("cifar10-resnet8", "cifar10-small", "cifar100-resnet18", "digits", "en-vi-news-small", "image-folder"),
+    *("cifar10-few", "cifar10-resnet8", "cifar10-small", "cifar100-few", "cifar100-resnet18", "cifar100-small"),
+    *("digits", "en-vi-news-small", "image-folder"),
     *("iwslt15-en-vi", "lcsts", "mnist-cnn", "mnist-mlp", "multi30k-en-de-small", "numbers-en-vi", "text-csv"),
     "zh-titles-small",
 ]

@@ -10,6 +10,7 @@ from labelemb.lab.recipes.recipe import load_recipe, recipe_names
 from labelemb.lab.runs.loop import train_run
 from labelemb.lab.tasks.main_score import main_score_of
 from labelemb.lab.trained.model import TrainedModel
+from tests.helpers.tiny_data import small_sizes
 
 # the full widths are for real machines; everything else is as shipped
 WIDTHS = {"cifar10-resnet8": "0.05", "cifar100-resnet18": "0.05", "cifar10-small": "0.05", "mnist-cnn": "0.1"}
@@ -28,7 +29,7 @@ NARROW = {
 def test_a_shipped_recipe_trains(
     name: str, method: str, tmp_path: Path, tiny_data: Callable[[str], Path | None]
 ) -> None:
-    recipe = load_recipe(name, ["train.epochs=1", *NARROW.get(name, [])])
+    recipe = load_recipe(name, ["train.epochs=1", *NARROW.get(name, []), *small_sizes(name)])
     data = tiny_data(name)
     result = train_run(recipe, parse_method(method), 0, data, tmp_path / "run")
     assert 0 <= result["test_error"] <= 100

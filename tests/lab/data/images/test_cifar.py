@@ -10,6 +10,7 @@ import torch
 from labelemb.lab.data import Dataset, load_data
 from labelemb.lab.data.images.examples import ImageExamples
 from labelemb.lab.recipes.recipe import load_recipe
+from labelemb.lab.recipes.settings import PublishedImages
 from labelemb.support.errors import UserError
 from tests.helpers.tiny_data import cifar_records, pack_folder, write_cifar10, write_cifar100
 
@@ -145,3 +146,21 @@ def test_the_pickled_version_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "cifar-10-batches-py").mkdir()
     with pytest.raises(UserError, match="is the pickled version of CIFAR-10, which is not read"):
         load("cifar10-small", tmp_path)
+
+
+@pytest.mark.parametrize(("recipe", "per_label"), [("cifar10-few", 500), ("cifar100-few", 100)])
+def test_few_images_of_a_label_are_taken_from_those_that_are_not_for_development(
+    recipe: str, per_label: int, tmp_path: Path
+) -> None:
+    settings = load_recipe(recipe).data
+    assert isinstance(settings, PublishedImages)
+    assert (settings.dev_size, settings.max_per_label) == (5000, per_label)
+    write = write_cifar10 if recipe == "cifar10-few" else write_cifar100
+    path = write(tmp_path / settings.folders[0])
+    few = load_data(load_recipe(recipe, ["data.dev_size=20", "data.max_per_label=1"]), path, 0)
+    every = load_data(load_recipe(recipe, ["data.dev_size=20", "data.max_per_label=0"]), path, 0)
+    assert few.dev is not None
+    assert every.dev is not None
+    assert len(few.train) == len(few.label_names) < len(every.train)
+    assert few.train.targets.bincount().max() == 1
+    assert len(few.dev) == len(every.dev) == 20
