@@ -17,6 +17,8 @@ NEAR_TEXT = 0.8
 """Jaccard similarity of letter n-grams from which two texts are near duplicates."""
 NEAR_IMAGE = 0.98
 """Correlation of grey thumbnails from which two images are near duplicates."""
+IMAGE_WINDOW = 8
+"""Images of a bucket that each one is compared with: a band of 16 signs tells fewer images apart than one of hashes."""
 LEAST_EQUAL_HASHES = 0.6
 """Candidates with a smaller share of equal hashes are not compared: NEAR_TEXT, less three standard deviations."""
 
@@ -200,22 +202,22 @@ class _NearTexts:
 
 @dataclass(frozen=True)
 class _NearImages:
-    """Finds near duplicates by a difference hash, and correlates the thumbnails of those that meet."""
+    """Finds near duplicates by a perceptual hash, and correlates the thumbnails of those that meet."""
 
     images: Sequence[np.ndarray]
 
     def __call__(self, rows: list[int], differ: Differ) -> NearPairs:
         small = signatures.thumbnails(self.images, rows)
-        pairs = _candidates(signatures.image_signatures(small), differ)
+        pairs = _candidates(signatures.image_signatures(small), differ, window=IMAGE_WINDOW)
         similarity = signatures.correlations(small, pairs)
         near = similarity >= NEAR_IMAGE
         return pairs[near], similarity[near]
 
 
-def _candidates(bands: np.ndarray, differ: Differ) -> np.ndarray:
+def _candidates(bands: np.ndarray, differ: Differ, window: int = 3) -> np.ndarray:
     """(pairs, 2) places that share a band and differ in label or split, each once."""
     keys = np.empty(0, np.int64)
-    for pairs in signatures.candidate_pairs(bands):
+    for pairs in signatures.candidate_pairs(bands, window):
         wanted = pairs[differ(pairs)]
         keys = np.union1d(keys, wanted[:, 0] * len(bands) + wanted[:, 1])
     return np.stack(np.divmod(keys, len(bands)), axis=1)

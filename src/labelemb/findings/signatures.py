@@ -12,8 +12,6 @@ LETTERS = 3
 """Letters of the n-grams by which texts are compared: short enough for scripts that need few letters."""
 HASHES, BANDS = 32, 8
 """Minimum hashes of a text and the bands they form: texts of similarity 0.8 meet with probability 0.98."""
-WINDOW = 3
-"""How many of the following rows each row is compared with in a band, so that a full bucket stays cheap."""
 TEXTS_AT_ONCE = 2_000
 LONGEST_TEXT = 2_000
 """Letters of a text that are compared for near duplicates; exact ones compare all."""
@@ -118,21 +116,34 @@ def _small_grey(images: np.ndarray) -> np.ndarray:
 
 
 def _averaged(grey: np.ndarray, axis: int) -> np.ndarray:
-    """Means over THUMBNAIL ranges of an axis; ranges of one point where the axis is short."""
+    """Means over THUMBNAIL equal parts of an axis; a point on the edge of two parts counts for both by its shares."""
     size = grey.shape[axis]
-    low = np.arange(THUMBNAIL) * size // THUMBNAIL
-    high = np.maximum(low + 1, (np.arange(THUMBNAIL) + 1) * size // THUMBNAIL)
     sums = np.concatenate([np.zeros_like(grey.take([0], axis)), grey.cumsum(axis)], axis)
-    lengths = (high - low).reshape((-1, *(1 for _ in range(grey.ndim - axis - 1))))
-    return (sums.take(high, axis) - sums.take(low, axis)) / lengths
+    edges = np.arange(THUMBNAIL + 1) * size / THUMBNAIL
+    before = np.minimum(edges.astype(int), size - 1)
+    shape = [1] * grey.ndim
+    shape[axis] = -1
+    share = (edges - before).astype(np.float32).reshape(shape)
+    at_edges = sums.take(before, axis) * (1 - share) + sums.take(before + 1, axis) * share
+    return np.diff(at_edges, axis=axis) / (size / THUMBNAIL)
 
 
 def image_signatures(small: np.ndarray) -> np.ndarray:
-    """(images, 4) uint64: a difference hash of 64 bits, whether brightness rises to the right, in four bands."""
-    pictures = small.reshape(-1, THUMBNAIL, THUMBNAIL).astype(np.int16)
-    rows = pictures[:, 0::2] + pictures[:, 1::2]  # (images, 8, 16)
-    bits = (rows[:, :, 1::2] > rows[:, :, 0::2]).reshape(len(small), 4, 16)
-    return (bits * (np.uint64(1) << np.arange(16, dtype=np.uint64))).sum(axis=2).astype(np.uint64)
+    """(images, 4) uint64: a perceptual hash, the signs of the 64 lowest frequencies, in four bands from low to high.
+
+    Within a band the lower frequencies, which a disturbed copy keeps best, are the higher bits: they sort first.
+    """
+    across, down = np.meshgrid(np.arange(9), np.arange(9))
+    by_frequency = np.argsort((across + down).ravel(), kind="stable")[1:65]  # the first is the mean, which is 0
+    waves = np.cos(np.pi / THUMBNAIL * np.outer(np.arange(9), np.arange(THUMBNAIL) + 0.5)).astype(np.float32)
+    places = np.uint64(1) << np.arange(16, dtype=np.uint64)[::-1]
+    found = np.empty((len(small), 4), np.uint64)
+    for start in range(0, len(small), IMAGES_AT_ONCE):
+        pictures = small[start : start + IMAGES_AT_ONCE].reshape(-1, THUMBNAIL, THUMBNAIL).astype(np.float32)
+        strengths = (waves @ pictures @ waves.T).reshape(len(pictures), 81)  # the cosine transform
+        bits = (strengths[:, by_frequency] > 0).reshape(-1, 4, 16)
+        found[start : start + len(pictures)] = (bits * places).sum(axis=2)
+    return found
 
 
 def correlations(small: np.ndarray, pairs: np.ndarray) -> np.ndarray:
@@ -148,10 +159,10 @@ def correlations(small: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     return found
 
 
-def candidate_pairs(signatures: np.ndarray) -> Iterator[np.ndarray]:
+def candidate_pairs(signatures: np.ndarray, window: int = 3) -> Iterator[np.ndarray]:
     """(pairs, 2) rows that share a band, one array for each band.
 
-    A band sorts the rows by its number, then by the other bands; each row meets at most WINDOW following ones. So the
+    A band sorts the rows by its number, then by the other bands; each row meets at most `window` following ones. So the
     work grows with the rows, also where thousands of rows share a band.
     """
     bands = signatures.shape[1]
@@ -159,6 +170,6 @@ def candidate_pairs(signatures: np.ndarray) -> Iterator[np.ndarray]:
         others = [signatures[:, (band + shift) % bands] for shift in range(bands)]
         order = np.lexsort(others[::-1])
         keys = signatures[order, band]
-        for shift in range(1, WINDOW + 1):
+        for shift in range(1, window + 1):
             same = np.flatnonzero(keys[:-shift] == keys[shift:])
             yield np.sort(np.stack([order[same], order[same + shift]], axis=1), axis=1)
