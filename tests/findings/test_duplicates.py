@@ -17,7 +17,9 @@ from labelemb.findings.signatures import text_similarity
 NAMES = ["ant", "bee"]
 
 
-def duplicates(inputs: Sequence[Any], given: list[int], splits: list[str] | None = None) -> tuple[DuplicateFinding, ...]:
+def duplicates(
+    inputs: Sequence[Any], given: list[int], splits: list[str] | None = None
+) -> tuple[DuplicateFinding, ...]:
     probabilities = np.full((len(given), 2), 0.5)
     found = audit(probabilities, given, NAMES, inputs=inputs, splits=splits).duplicates
     assert found is not None
@@ -40,8 +42,8 @@ def test_the_same_text_in_train_and_test_is_found() -> None:
 
 
 def test_nearly_the_same_text_with_different_labels_is_found() -> None:
-    texts = ["please tell me the balance of my savings account now", "something else altogether, with other words"]
-    texts += ["please tell me the balance of my savings accounts now", "please tell me the balance of my savings account"]
+    request = "please tell me the balance of my savings account"
+    texts = [f"{request} now", "something else altogether, with other words", f"{request}s now", request]
     [first, second] = duplicates(texts, [0, 0, 1, 0])
     assert (first.kind, first.rows) == ("near", (0, 2))
     assert first.similarity == text_similarity(texts[0], texts[2]) > second.similarity > 0.8
