@@ -223,6 +223,19 @@ def test_the_labels_of_a_language_model_are_the_tokenizers_tokens(given_to: str,
     assert set(space.specials) == {"<pad>", "<unk>", "<s>", "</s>"}
 
 
+def test_save_model_of_the_trainer_writes_the_label_space(tmp_path: Path) -> None:
+    tokenizer = word_tokenizer()
+    model = attach_to_pretrained(tiny_models.gpt2(), rank=2)
+    rows = [{"input_ids": row["input_ids"], "labels": row["input_ids"]} for row in first_token_rows(8)]
+    args = arguments(tmp_path / "out", max_steps=1)
+    trainer = trainer_of(model, rows, args, data_collator=hf.default_data_collator, processing_class=tokenizer)
+    trainer.train()
+    trainer.save_model(str(tmp_path / "saved"))
+    files = [tmp_path / folder / "label_space.safetensors" for folder in ("out", "saved")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert LabelSpace.load(files[1]).names[4] == "word4"
+
+
 def test_without_a_tokenizer_tokens_are_numbers() -> None:
     model, _ = trained("gpt2")
     space = label_space(model)

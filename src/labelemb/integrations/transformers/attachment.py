@@ -14,9 +14,10 @@ classifies by its last token, and whether a model changes its logits behind the 
 
 from __future__ import annotations
 
+import copy
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from labelemb.heads import Head, HeadOutput
+from labelemb.integrations.transformers.adapters import linear_layers
 from labelemb.integrations.transformers.logits_bias import BiasedLayer, predictor_of
 from labelemb.losses.terms import LossTerms
 
@@ -57,6 +59,7 @@ class Attachment(nn.Module):
         language_model: whether the labels are tokens.
         shifts: whether row t of a sequence predicts label t + 1.
         terms: the five terms of the latest training call, detached.
+        tokenizer: names the labels of a language model in files; set by the callback.
         step, progress: what calls tell the head that do not say it themselves; set by the callback.
     """
 
@@ -72,6 +75,8 @@ class Attachment(nn.Module):
         self.step: int | None = None
         self.progress: float | None = None
         self.parts_missing = False
+        self.tokenizer: Any = None
+        self.__dict__["model"] = model  # not as a submodule: it contains this one
         self._call: Call | None = None
         self._copies_logits: bool | None = None  # whether the model copies its logits; None before it was seen
         parameters = inspect.signature(type(model).forward).parameters
@@ -81,12 +86,43 @@ class Attachment(nn.Module):
         layer = model.get_submodule(layer_name)
         assert isinstance(layer, nn.Linear)
         del head.predictor
-        head.__dict__["predictor"] = predictor_of(model, layer)  # registered in its old place alone
+        self._predict_with(layer)
         model.register_forward_pre_hook(self._before_model, with_kwargs=True)
         layer.register_forward_pre_hook(self._before_layer)
         layer.register_forward_hook(self._after_layer)
         model.register_forward_hook(self._after_model, always_call=True)
         head.register_load_state_dict_pre_hook(self._notice_missing_parts)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Attachment:
+        """A copy of the layer alone, as PEFT makes one to train, stays with this attachment by its hooks."""
+        if id(self.__dict__["model"]) not in memo:
+            return self
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return copied
+
+    def named_modules(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Module]]:
+        """Keep the head trainable where PEFT has frozen every parameter that it does not know.
+
+        Optimisers ask a model for its parameters, and so ask here, after PEFT has wrapped the model.
+        """
+        if hasattr(self.__dict__["model"], "peft_config"):
+            for _, module in super().named_modules():
+                for parameter in module._parameters.values():
+                    if parameter is not None:
+                        parameter.requires_grad = True
+        return super().named_modules(*args, **kwargs)
+
+    def follow_layer(self) -> None:
+        """Make the predictor the layer that the model calls now: PEFT may have replaced it by a copy."""
+        for layer in linear_layers(self.__dict__["model"]).values():
+            if any(getattr(hook, "__self__", None) is self for hook in layer._forward_pre_hooks.values()):
+                self._predict_with(layer)
+
+    def _predict_with(self, layer: nn.Linear) -> None:
+        # registered in its own place alone
+        self.head.__dict__["predictor"] = predictor_of(self.__dict__["model"], layer)
 
     def _before_model(
         self, model: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -131,6 +167,8 @@ class Attachment(nn.Module):
             raise ValueError(f"the model calls its layer {self.layer_name!r} twice for one answer: no head fits there")
         if len(layer.weight) != self.head.num_labels:
             raise ValueError(_REPLACED.format(self.layer_name))
+        if self.head.predictor.weight is not layer.weight:
+            self._predict_with(layer)
         self._call.hidden = args[0]
         return (args[0].new_empty(0, layer.in_features),)
 

@@ -18,13 +18,11 @@ from transformers import (
 )
 
 from labelemb.integrations.transformers.attachment import attachment_of
-from labelemb.integrations.transformers.names import label_names, label_space
-from labelemb.integrations.transformers.training_parts import load_training_parts
+from labelemb.integrations.transformers.names import label_names, save_label_space
+from labelemb.integrations.transformers.training_parts import load_training_parts, save_with_parts
 from labelemb.labelspace.labels import check_names
 from labelemb.losses.terms import LossTerms
 from labelemb.support.tensors import sum_over_processes
-
-LABEL_SPACE_FILE = "label_space.safetensors"
 
 
 class LabelEmbeddingCallback(TrainerCallback):
@@ -36,7 +34,7 @@ class LabelEmbeddingCallback(TrainerCallback):
     - Adds "terms/hard", "terms/soft", "terms/observer", "terms/cap" and "terms/embedding" to what the Trainer logs
       beside "loss": means over the updates since the last time.
     - Brings the training parts back when the Trainer resumes or loads its best model.
-    - Writes `label_space.safetensors` into the output folder at the end.
+    - Writes `label_space.safetensors` into the output folder at the end, and `save_model` into its folder.
 
     Arguments:
         tokenizer: names the labels of a language model; by default the Trainer's processing_class.
@@ -49,6 +47,12 @@ class LabelEmbeddingCallback(TrainerCallback):
         self.tokenizer, self.resume_from = tokenizer, resume_from
         self._sums: Tensor | None = None  # (5,)
         self._updates = 0
+
+    def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        model = kwargs["model"]
+        if hasattr(model, "label_embedding"):  # on_train_begin says it where there is none
+            attachment_of(model).tokenizer = self._tokenizer_of(kwargs)
+            save_with_parts(model)  # PEFT may have wrapped the model after it was attached to
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -107,11 +111,8 @@ class LabelEmbeddingCallback(TrainerCallback):
         attachment.step = attachment.progress = None
         if attachment.parts_missing and state.best_model_checkpoint is not None:
             load_training_parts(model, state.best_model_checkpoint, same_weights=True)
-        space = label_space(model, self._tokenizer_of(kwargs))
-        if space is not None and args.should_save:
-            folder = _output_folder(args)
-            folder.mkdir(parents=True, exist_ok=True)
-            space.save(folder / LABEL_SPACE_FILE)
+        if args.should_save:
+            save_label_space(model, _output_folder(args), self._tokenizer_of(kwargs))
 
     def _collect(self, model: PreTrainedModel) -> None:
         """Add the terms of one call up; the calls of an update have divided by the labels of the whole update."""

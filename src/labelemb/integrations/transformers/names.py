@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel
 
 from labelemb.integrations.transformers.attachment import attachment_of
 from labelemb.labelspace import LabelSpace
+
+LABEL_SPACE_FILE = "label_space.safetensors"
 
 
 def label_space(model: PreTrainedModel, tokenizer: Any = None) -> LabelSpace | None:
@@ -28,6 +32,17 @@ def label_space(model: PreTrainedModel, tokenizer: Any = None) -> LabelSpace | N
         specials=[token for token in tokenizer.all_special_tokens if token in known],
         objective=space.objective,
     )
+
+
+def save_label_space(model: PreTrainedModel, folder: str | os.PathLike[str], tokenizer: Any = None) -> None:
+    """Write `label_space.safetensors` into a folder; nothing for a head that learns nothing about the labels.
+
+    Without a tokenizer a language model's labels have the names of the one that `LabelEmbeddingCallback` knows.
+    """
+    space = label_space(model, tokenizer or attachment_of(model).tokenizer)
+    if space is not None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        space.save(Path(folder) / LABEL_SPACE_FILE)
 
 
 def label_names(model: PreTrainedModel, tokenizer: Any = None) -> list[str] | None:

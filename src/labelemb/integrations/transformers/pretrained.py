@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from functools import partial
 from typing import Any, TypeVar
 
 from torch import nn
@@ -12,11 +11,12 @@ from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 
 from labelemb.heads import Head
 from labelemb.heads.attach import head_for_layer
+from labelemb.integrations.transformers.adapters import base_of, is_adapted, linear_layers, trained_copy
 from labelemb.integrations.transformers.attachment import IGNORED, Attachment, attachment_of
-from labelemb.integrations.transformers.training_parts import save_pretrained_with_parts
+from labelemb.integrations.transformers.training_parts import save_with_parts
 from labelemb.support.wording import closest
 
-Model = TypeVar("Model", bound=PreTrainedModel)
+Model = TypeVar("Model", bound=nn.Module)
 
 
 def attach_to_pretrained(
@@ -33,42 +33,44 @@ def attach_to_pretrained(
     terms of the latest training call. Attach last: after resizing embeddings, before an optimiser is made.
 
     Arguments:
-        model: a model with one linear layer behind its body, and `labels` among its arguments.
+        model: a model with one linear layer behind its body, and `labels` among its arguments; or a `PeftModel` of one.
         layer: the layer's name inside the model; by default it is found.
         head: a head to use, whose predictor is replaced by the layer; by default `LabelEmbeddingHead.from_linear` of
             the layer with `options` (rank=, objective=, ...).
         shift: whether row t of a sequence predicts label t + 1; by default as in the model's own loss.
     """
-    if not isinstance(model, PreTrainedModel):
+    base = base_of(model)
+    if not isinstance(base, PreTrainedModel):
         raise TypeError(
-            f"the model is a {type(model).__name__}, but must be a PreTrainedModel; labelemb.heads.attach takes any"
+            f"the model is a {type(base).__name__}, but must be a PreTrainedModel; labelemb.attach takes any module"
         )
-    if hasattr(model, "label_embedding"):
+    if hasattr(base, "label_embedding"):
         raise ValueError("a head is attached to this model already")
-    if "labels" not in inspect.signature(type(model).forward).parameters:
-        raise ValueError(f"{type(model).__name__} takes no labels: a model with a classifier or lm_head is needed")
-    name, linear = _find_layer(model, layer)
-    language_model = linear is model.get_output_embeddings()
-    _check_labels(model, name, linear, language_model)
+    if "labels" not in inspect.signature(type(base).forward).parameters:
+        raise ValueError(f"{type(base).__name__} takes no labels: a model with a classifier or lm_head is needed")
+    name, linear = _find_layer(base, layer)
+    language_model = linear is trained_copy(base.get_output_embeddings())
+    _check_labels(base, name, linear, language_model)
     head = head_for_layer(name, linear, head, options)
     if head.ignore_index != IGNORED:
         raise ValueError(
             f"the head's ignore_index is {head.ignore_index}, but Transformers leaves out labels {IGNORED}"
         )
-    shifts = _shifts_labels(model, language_model) if shift is None else shift
-    attachment = Attachment(model, name, head, language_model=language_model, shifts=shifts)
-    model.label_embedding = attachment.train(model.training)
-    model.__dict__["accepts_loss_kwargs"] = True  # the Trainer then tells how many labels an update has
-    if shifts and model.loss_type is None:
-        model.loss_type = "ForCausalLM"  # what it falls back to; known to the Trainer, its count of labels is right
+    shifts = _shifts_labels(base, language_model) if shift is None else shift
+    attachment = Attachment(base, name, head, language_model=language_model, shifts=shifts)
+    base.label_embedding = attachment.train(base.training)
+    base.__dict__["accepts_loss_kwargs"] = True  # the Trainer then tells how many labels an update has
+    if shifts and base.loss_type is None:
+        base.loss_type = "ForCausalLM"  # what it falls back to; known to the Trainer, its count of labels is right
     parts = [f"label_embedding.{key}" for key in attachment.state_dict()]
-    model._keys_to_ignore_on_save = [*(model._keys_to_ignore_on_save or ()), *parts]
-    model.__dict__["save_pretrained"] = partial(save_pretrained_with_parts, model)
+    base._keys_to_ignore_on_save = [*(base._keys_to_ignore_on_save or ()), *parts]
+    for saved in {id(module): module for module in (base, model)}.values():
+        save_with_parts(saved)
     return model
 
 
 def parameter_groups(
-    model: PreTrainedModel, lr: float, embedding_lr: float | None = None, weight_decay: float = 0.0
+    model: nn.Module, lr: float, embedding_lr: float | None = None, weight_decay: float = 0.0
 ) -> list[dict[str, Any]]:
     """Groups for an optimiser of an attached model: a learned embedding at its own rate, without decay.
 
@@ -90,17 +92,24 @@ def parameter_groups(
 
 def _find_layer(model: PreTrainedModel, name: str | None) -> tuple[str, nn.Linear]:
     """The layer of this name; without one the output embeddings, or the last linear layer behind the model's body."""
-    modules = dict(model.named_modules())
-    linear = {name: module for name, module in modules.items() if isinstance(module, nn.Linear)}
+    modules, linear = dict(model.named_modules()), linear_layers(model)
     body = f"{model.base_model_prefix}."
     behind = [name for name in linear if not name.startswith(body)]
     if name is None:
-        outputs = [name for name, module in linear.items() if module is model.get_output_embeddings()]
-        if not outputs and not behind:
+        output = trained_copy(model.get_output_embeddings())
+        outputs = [name for name, module in linear.items() if module is output]
+        adapted = [name for name, module in modules.items() if is_adapted(module) and not name.startswith(body)]
+        if not outputs and not behind and not adapted:
             raise ValueError(f"{type(model).__name__} has no linear layer behind its body to attach a head to")
-        name = (outputs or behind)[-1]
-    if name in linear:
-        return name, linear[name]
+        name = (outputs or adapted or behind)[-1]
+    for other, layer in linear.items():
+        if layer is trained_copy(modules.get(name)):
+            return other, layer
+    if is_adapted(modules.get(name)):
+        raise ValueError(
+            f"layer {name!r} is adapted by PEFT, but a head trains a whole layer: name it in modules_to_save of the "
+            f"PEFT configuration, not in target_modules"
+        )
     inside = [other for other in linear if other.startswith(f"{name}.")]
     near = closest(name, list(linear))
     candidates = ", ".join(inside[-5:] or near or behind[-5:] or list(linear)[-5:]) or "none"

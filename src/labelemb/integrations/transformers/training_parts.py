@@ -7,7 +7,9 @@ needs beside it is in `label_embedding.safetensors`, which plain Transformers do
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
-from transformers import PreTrainedModel
 
 from labelemb.integrations.transformers.attachment import Attachment, attachment_of
+from labelemb.integrations.transformers.names import LABEL_SPACE_FILE, save_label_space
 from labelemb.support.files import replacing
 
 FILE_NAME = "label_embedding.safetensors"
@@ -25,26 +27,35 @@ FORMAT = "labelemb.training-parts"
 FINGERPRINT_VALUES = 4096
 
 
-def save_pretrained_with_parts(
-    model: PreTrainedModel,
+def save_with_parts(model: Any) -> None:
+    """Let `save_pretrained` of an attached model, or of PEFT's wrapper of it, write the training parts as well."""
+    model.__dict__["save_pretrained"] = partial(_save_pretrained, model)
+
+
+def _save_pretrained(
+    model: Any,
     save_directory: str | os.PathLike[str],
     *args: Any,
     training_parts: bool = True,
     **kwargs: Any,
 ) -> None:
-    """`save_pretrained` of an attached model: a plain checkpoint, and unless refused the training parts beside it."""
-    type(model).save_pretrained(model, save_directory, *args, **kwargs)
-    if not (args[0] if args else kwargs.get("is_main_process", True)):
+    """A plain checkpoint or adapter, and beside it the training parts and the label space, unless refused."""
+    save = type(model).save_pretrained
+    save(model, save_directory, *args, **kwargs)
+    if not inspect.signature(save).bind(model, save_directory, *args, **kwargs).arguments.get("is_main_process", True):
         return
     if training_parts:
         save_training_parts(model, save_directory)
+        save_label_space(model, save_directory)
     else:
-        (Path(save_directory) / FILE_NAME).unlink(missing_ok=True)  # those of an earlier save belong to other weights
+        for name in (FILE_NAME, LABEL_SPACE_FILE):  # those of an earlier save belong to other weights
+            (Path(save_directory) / name).unlink(missing_ok=True)
 
 
 def save_training_parts(model: nn.Module, folder: str | os.PathLike[str]) -> None:
     """Write an attached model's training parts into a folder."""
     attachment = attachment_of(model)
+    attachment.follow_layer()
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in attachment.head.state_dict().items()}
     metadata = {"format": FORMAT, "layer": attachment.layer_name, "fingerprint": _fingerprint(attachment)}
     with replacing(Path(folder) / FILE_NAME) as file:
@@ -60,6 +71,7 @@ def load_training_parts(model: nn.Module, folder: str | os.PathLike[str], *, sam
     `same_weights` refuses parts that were saved with other weights of the layer.
     """
     attachment, path = attachment_of(model), Path(folder) / FILE_NAME
+    attachment.follow_layer()
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
