@@ -40,7 +40,7 @@ INDICES, VALUES = np.array([[0, 1], [1, 0], [2, 0]]), np.array([[0.7, 0.2], [0.8
         (GOOD, ["ant", "bea", "cat"], NAMES, {}, "the label 'bea' is not among the 3 names; did you mean 'bee'?"),
         (GOOD, ["ant", "bee", "bee"], None, {}, "2 different labels for 3 columns of probabilities: pass names"),
         (GOOD, [0, 1, 1.5], NAMES, {}, "the label of row 2 is 1.5: labels are names or integers"),
-        (GOOD, ["ant", None, "cat"], NAMES, {}, "the label of row 1 is missing"),
+        (GOOD, ["ant", None, "cat"], NAMES, {}, "the label of row 1 is None: labels are names or integers"),
         (GOOD, [[0], [1], [2]], NAMES, {}, r"one label for each row, not of shape \(3, 1\)"),
         (GOOD, [0, 1, 2], None, {"top_k": 1}, "top_k must be an integer of at least 2, not 1"),
         (GOOD, [0, 1, 2], None, {"losses": [1.0, 2.0]}, r"losses must be one for each of the 3 rows"),
@@ -64,6 +64,13 @@ def test_bad_input_is_one_clear_line(
     with pytest.raises(ValueError, match=message) as raised:
         audit(probabilities, labels, names, **options)
     assert "\n" not in str(raised.value)
+
+
+def test_a_missing_label_of_pandas_is_named() -> None:
+    pandas = pytest.importorskip("pandas")
+    for labels in (pandas.Series(["ant", None, "cat"], dtype="string"), pandas.Series([0, None, 2], dtype="Int64")):
+        with pytest.raises(ValueError, match=r"the label of row 1 is (<NA>|nan)"):
+            audit(GOOD, labels, NAMES)
 
 
 def test_a_space_of_other_labels_is_refused() -> None:

@@ -58,8 +58,8 @@ def _label_array(labels: Any) -> np.ndarray:
         given = given.astype(np.int64)
     if given.dtype.kind == "O":
         for row, label in enumerate(given.tolist()):
-            if label is None or label != label:
-                raise ValueError(f"the label of row {row} is missing ({label}): leave such rows out")
+            if not isinstance(label, str | int | np.integer):
+                raise ValueError(f"the label of row {row} is {label}: labels are names or integers; leave others out")
         if all(isinstance(label, int | np.integer) for label in given.tolist()):
             return given.astype(np.int64)
         return np.array([str(label) for label in given.tolist()], dtype=object)
