@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from docs import architecture_tree
 from tests.helpers.import_graph import LAZY, PACKAGE, SOURCE, ImportGraph, ImportOf
 
 LAYERS = (
@@ -128,3 +130,23 @@ def test_an_import_counts_wherever_and_however_it_is_written(text: str, tmp_path
     wrong = [found.imported for found in graph.own_imports() if wrong_direction(found)]
     assert wrong == [IMPORTS[text]]
     assert graph.cycles() == [["labelemb.heads.plain", "labelemb.support.files"]]
+
+
+def test_the_tree_of_the_page_is_the_source() -> None:
+    text = architecture_tree.PAGE.read_text(encoding="utf-8")
+    assert text == architecture_tree.page_with(architecture_tree.tree()), "run python docs/architecture_tree.py"
+
+
+def test_the_tree_has_the_folders_in_the_order_of_the_layers() -> None:
+    folders = [folder for folder in architecture_tree.LAYERS if folder != "lab"]
+    assert folders == [layer.removeprefix("lab.") for layer in LAYERS]
+
+
+def test_the_walks_of_the_page_visit_existing_files_once() -> None:
+    walks = architecture_tree.PAGE.read_text(encoding="utf-8").partition("## Three walks")[2].split("**")[2::2]
+    assert len(walks) == 3
+    for walk in walks:
+        files = re.findall(r"^\d+\. `([^`]+)`", walk, re.MULTILINE)
+        assert len(files) > 4
+        assert len(set(files)) == len(files)
+        assert all((SOURCE / PACKAGE / file).is_file() for file in files), files

@@ -1,4 +1,4 @@
-"""What a label embedding learned: `LabelSpace`, its file format and its exports."""
+"""What was learned about labels, detached from training: `LabelSpace`, its questions, files and pictures."""
 
 from labelemb.labelspace.errors import LabelSpaceError, UnknownLabelError
 from labelemb.labelspace.neighbors import Neighbor, Neighbors

@@ -1,4 +1,4 @@
-"""What goes wrong with a label space, as one clear line each."""
+"""Errors of label spaces, each with a message of one line."""
 
 from labelemb.support.errors import UserError
 

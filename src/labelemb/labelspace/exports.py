@@ -1,4 +1,4 @@
-"""Label spaces as text: tables with names (CSV, TSV) in both directions, word2vec vectors outwards."""
+"""Text files: similarity tables with names (CSV, TSV), written and read, and word2vec vectors, written."""
 
 import csv
 import io
@@ -129,6 +129,6 @@ def _check_similarities(where: str, names: list[str], matrix: np.ndarray) -> Non
     empty = [name for name, most in zip(names, matrix.max(axis=1), strict=True) if most <= 0]
     if empty:
         raise LabelSpaceError(f"{where}: only zeros in row {quote_few(empty)}: each label needs some similarity")
-    outdone = [name for name, own, most in zip(names, matrix.diagonal(), matrix.max(axis=1), strict=True) if own < most]
-    if outdone:
-        warnings.warn(f"{where}: another label is more similar than itself to {quote_few(outdone)}", stacklevel=4)
+    weaker = [name for name, own, most in zip(names, matrix.diagonal(), matrix.max(axis=1), strict=True) if own < most]
+    if weaker:
+        warnings.warn(f"{where}: another label is more similar than itself to {quote_few(weaker)}", stacklevel=4)

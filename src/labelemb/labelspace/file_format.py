@@ -1,4 +1,4 @@
-"""One safetensors file for a label space. docs/label-space-format.md describes every byte.
+"""The safetensors file of a label space. docs/label-space-format.md describes every byte.
 
 The header is written here and not by the safetensors library, which writes metadata in random order: the same space
 gives the same bytes. Reading goes through the library, with its checks of offsets and sizes.
@@ -142,7 +142,7 @@ def _checked_tensors(file: Any, storage: str) -> dict[str, Tensor]:
         dtype = file.get_slice(name).get_dtype()
         if dtype != DTYPE_OF[name]:
             raise LabelSpaceError(f"the tensor {name} must be {DTYPE_OF[name]}, not {dtype}")
-    # Copies, for the library maps the file: a space must not change or crash when somebody overwrites it.
+    # Copies: the library maps the file, and a space must not change or crash when the file is overwritten.
     return {name: file.get_tensor(name).clone() for name in names}
 
 

@@ -105,7 +105,7 @@ class NeighborTable:
 
 
 def neighbor_table(record: LabelRecord, k: int, labels: Tensor | None = None) -> NeighborTable:
-    """What `space.nearest(label, k)` gives for the labels at these indices, without them for each label, in blocks."""
+    """The `k` nearest labels of each of these labels, or of all, as `find_nearest` finds them; computed in blocks."""
     k = min(k, max(1, record.num_labels - 1))
     never = record.special_indices()
     wanted = torch.arange(record.num_labels) if labels is None else labels
@@ -156,8 +156,8 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if len(cut):
         part, least = scores[cut], least[cut]
         above, equal = part > least, part == least
-        room = k - above.sum(dim=1, keepdim=True)
-        kept = above | (equal & (equal.cumsum(dim=1, dtype=torch.int32) <= room))
+        free = k - above.sum(dim=1, keepdim=True)
+        kept = above | (equal & (equal.cumsum(dim=1, dtype=torch.int32) <= free))
         columns[cut] = kept.nonzero()[:, 1].view(-1, k)
     return _ties_by_index(scores.gather(1, columns), columns)
 

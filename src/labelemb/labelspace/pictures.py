@@ -61,7 +61,7 @@ def heatmap_labels(record: LabelRecord, labels: Labels | None = None) -> list[in
 def draw_heatmap(record: LabelRecord, shown: Sequence[int], axes: Axes) -> None:
     """The rows of these labels as colours.
 
-    The colours span the resemblances of different labels: a label's own share would outshine them all.
+    The colours span the similarities of different labels: a label's own share is much larger.
     """
     matrix = np.asarray(record.matrix(shown))
     low, high = colour_range(matrix)

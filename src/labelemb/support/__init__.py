@@ -1,1 +1,1 @@
-"""What every other folder uses and that knows nothing of labels."""
+"""Helpers that every other folder uses and that know nothing of labels."""

@@ -124,7 +124,7 @@ def _create_aside(folder: Path) -> tuple[BinaryIO, Path]:
         file = path.open("xb")
         if fcntl is None:
             return file, path
-        with suppress(OSError):  # a file system without locks: nobody can take the file for a leftover there
+        with suppress(OSError):  # a file system without locks, where no process takes the file for a leftover
             fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
             return file, path
@@ -149,4 +149,4 @@ def _flush_folder(folder: Path) -> None:
 
 def _damaged(path: Path, reason: str) -> UserError:
     beside = "" if path.name == "result.json" else " and result.json beside it"
-    return UserError(f"{path} is damaged ({reason}): delete it{beside}, and train again to have it made anew")
+    return UserError(f"{path} is damaged ({reason}): delete it{beside}, and train again")

@@ -1,4 +1,4 @@
-"""The version that is installed."""
+"""The installed version of labelemb."""
 
 from importlib.metadata import PackageNotFoundError, version
 

@@ -1,4 +1,4 @@
-"""Verbs that say what there is: recipes and data."""
+"""Verbs that list recipes and data sets: recipes, data."""
 
 import argparse
 import json
@@ -105,8 +105,8 @@ def _list_data(options: argparse.Namespace) -> int:
     if not options.json:
         print(describe_data(options.data))
         return 0
-    places = {name: find_published(name, options.data) for name in fetchable_names()}
-    print(json.dumps({name: str(place) if place else None for name, place in places.items()}))
+    folders = {name: find_published(name, options.data) for name in fetchable_names()}
+    print(json.dumps({name: str(folder) if folder else None for name, folder in folders.items()}))
     return 0
 
 
@@ -120,10 +120,10 @@ def _where_data(options: argparse.Namespace) -> int:
         raise UserError(
             f"unknown data set {options.name!r}{did_you_mean(options.name, known)}: known are {', '.join(known)}"
         )
-    place = find_published(options.name, options.data)
-    if place is None:
+    folder = find_published(options.name, options.data)
+    if folder is None:
         raise UserError(f"{options.name} was not found: `labelemb data` says where it is looked for")
-    print(place)
+    print(folder)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The verbs, and what an error becomes: one line on standard error and an exit code."""
+"""The parser of all verbs, and errors as one line on standard error with an exit code."""
 
 import argparse
 import io

@@ -1,4 +1,4 @@
-"""The verb that takes a model out of its run: export."""
+"""The verb export: writes a trained model to a file of its own."""
 
 import argparse
 from pathlib import Path

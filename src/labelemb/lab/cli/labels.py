@@ -1,4 +1,4 @@
-"""Verbs that look at what was learned about labels: nearest, heatmap and map."""
+"""Verbs about learned labels: nearest, heatmap, map."""
 
 import argparse
 import csv

@@ -1,4 +1,4 @@
-"""The verb that writes a page to look at: report."""
+"""The verb report: writes the HTML page of a run or a comparison."""
 
 import argparse
 import webbrowser

@@ -1,4 +1,4 @@
-"""Verbs that use a trained model: evaluate and predict."""
+"""Verbs of trained models: evaluate, predict."""
 
 import argparse
 import dataclasses

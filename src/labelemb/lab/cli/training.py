@@ -1,4 +1,4 @@
-"""Verbs that train: compare and train."""
+"""Verbs that train: compare, train."""
 
 import argparse
 import json

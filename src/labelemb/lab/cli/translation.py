@@ -1,4 +1,4 @@
-"""The verb that generates text: translate."""
+"""The verb translate: generates text from lines of text."""
 
 import argparse
 import io
@@ -73,7 +73,7 @@ def _translate(options: argparse.Namespace) -> int:
         sys.stdout.reconfigure(encoding="utf-8")
     typed = sys.stdin.isatty()
     lines = read_stream(sys.stdin.buffer)
-    block = {"lines_at_once": 1} if typed else {}  # whoever types a line waits for its translation
+    block = {"lines_at_once": 1} if typed else {}  # a line that is typed is translated at once
     found = translator.translate(lines, searching, options.replace_unknown, options.batch_size, **block)
     for number, hypotheses in enumerate(found, 1):
         for hypothesis in hypotheses:
