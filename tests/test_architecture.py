@@ -27,12 +27,9 @@ MOST_LINES = 350
 NOT_YET = {
     "labelemb.heads.sharded.sweep -> labelemb.heads.sharded.head",
     "labelemb.lab.comparison.tables -> labelemb.lab.comparison.text_tables",
-    "labelemb.lab.data.files -> gzip",
-    "labelemb.lab.data.files -> zlib",
     "labelemb.lab.jobs.compare -> labelemb.lab.comparison.curves",
     "labelemb.lab.jobs.compare -> labelemb.lab.report",
     "labelemb.lab.methods.make -> labelemb.lab.methods.method",
-    "labelemb.lab.recipes.recipe -> labelemb.losses.objective",
     "labelemb.lab.runs.loop -> labelemb.lab.comparison.summary",
     "labelemb.lab.runs.result -> labelemb.lab.runs.loop",
     "labelemb.lab.tasks.evaluation -> labelemb.lab.runs.state",

@@ -39,6 +39,7 @@ from labelemb.lab.recipes.settings import (
     TextTableData,
     TrainSettings,
 )
+from labelemb.losses.objective import Objective
 from labelemb.support.errors import UserError
 from labelemb.support.wording import did_you_mean
 
@@ -188,8 +189,6 @@ def _check_task(recipe: Recipe, table: Mapping[str, Any], where: str) -> None:
 def _check_objective(head: HeadSettings, where: str) -> None:
     if not head.overrides:
         return
-    from labelemb import Objective
-
     known = [field.name for field in dataclasses.fields(Objective)]
     for key in head.overrides:
         if key not in known:
