@@ -121,6 +121,14 @@ def test_an_exception_in_the_block_leaves_the_old_file_and_nothing_else(tmp_path
     assert names(tmp_path) == ["a"]
 
 
+@pytest.mark.parametrize("name", ["", "a" * 300, "missing/a", "loop"])
+def test_a_path_that_cannot_be_written_is_one_error_and_leaves_nothing(name: str, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(UserError, match=r"cannot write .*: \w"):
+        files.write_bytes(tmp_path / name, b"")
+    assert names(tmp_path) == ["loop"]
+
+
 def test_a_disk_that_refuses_everything_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, *arguments: Any, **keywords: Any) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))

@@ -5,6 +5,7 @@ lock on the temporary file, which ends with its process. So a temporary file wit
 process that was killed, and the next write in that folder removes it.
 """
 
+import errno
 import json
 import os
 import secrets
@@ -39,8 +40,8 @@ def replacing(path: str | os.PathLike[str], previous: Path | None = None) -> Ite
     A link is followed, so that it keeps pointing at the file. With `previous`, the file that was at `path` is renamed
     to it just before. Of several processes that write the same file, the last wins. `UserError` where the disk fails.
     """
-    target = Path(path).resolve()
     try:
+        target = _follow_links(Path(path))
         remove_leftovers(target.parent)
         file, aside = _create_aside(target.parent)
         try:
@@ -129,6 +130,13 @@ def _create_aside(folder: Path) -> tuple[BinaryIO, Path]:
         if os.fstat(file.fileno()).st_nlink:
             return file, path
         file.close()  # another process took it for a leftover before it was locked
+
+
+def _follow_links(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except RuntimeError as error:  # of Python before 3.13
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
 
 
 def _rename(aside: Path, target: Path, previous: Path | None) -> None:
