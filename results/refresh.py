@@ -7,7 +7,7 @@ python results/refresh.py mnist-mlp
 import sys
 from pathlib import Path
 
-from labelemb.lab.comparison.summary import finished_results
+from labelemb.lab.comparison.summary import read_results
 from labelemb.lab.jobs.compare import write_tables
 from labelemb.support.files import make_folder
 
@@ -20,8 +20,8 @@ def kept() -> list[str]:
 
 
 def refresh(name: str) -> None:
-    results = finished_results(HERE / "runs" / name)
-    if not results:
+    results = read_results(HERE / "runs" / name)
+    if not results.finished:
         raise SystemExit(f"there are no finished runs in {HERE / 'runs' / name}; kept are {', '.join(kept())}")
     make_folder(HERE / name)
     write_tables(results, HERE / name)

@@ -26,13 +26,7 @@ MOST_LINES = 350
 
 NOT_YET = {
     "labelemb.heads.sharded.sweep -> labelemb.heads.sharded.head",
-    "labelemb.lab.comparison.tables -> labelemb.lab.comparison.text_tables",
-    "labelemb.lab.jobs.compare -> labelemb.lab.comparison.curves",
-    "labelemb.lab.jobs.compare -> labelemb.lab.report",
     "labelemb.lab.methods.make -> labelemb.lab.methods.method",
-    "labelemb.lab.runs.loop -> labelemb.lab.comparison.summary",
-    "labelemb.lab.runs.result -> labelemb.lab.runs.loop",
-    "labelemb.lab.tasks.evaluation -> labelemb.lab.runs.state",
     "labelemb.losses.autograd -> labelemb.heads.base",
     "labelemb.losses.autograd -> labelemb.heads.label_embedding",
     "labelemb.losses.chunked.fused -> labelemb.heads.base",

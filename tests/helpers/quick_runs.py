@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from safetensors.torch import load_file
 
@@ -12,6 +13,8 @@ from labelemb.lab.methods.method import METHOD_NAMES, parse_method
 from labelemb.lab.recipes.recipe import Recipe, load_recipe
 from labelemb.lab.runs.loop import train_run
 from labelemb.lab.runs.messages import Progress, RunOptions
+from labelemb.lab.tasks.classification import ClassificationResult
+from labelemb.lab.tasks.records import RunResult
 from labelemb.support.interrupts import StopRequests
 
 TIMES = ("seconds", "seconds_per_epoch")
@@ -26,8 +29,18 @@ def quick_recipe(*overrides: str) -> Recipe:
 
 def quick_run(
     out: Path, recipe: Recipe | None = None, method: str = "label-embedding", seed: int = 0, **arguments: Any
-) -> dict[str, Any]:
+) -> RunResult:
     return train_run(recipe or quick_recipe(), parse_method(method), seed, None, out, **arguments)
+
+
+def made_result(**values: Any) -> RunResult:
+    """The result of a classification run that never was, with some values given."""
+    given = {
+        **{"recipe": "hand", "fingerprint": "f", "version": "1", "method": "plain", "seed": 0, "test_error": 1.0},
+        **{"final_error": 1.0, "curve": [], "epochs": 1, "steps": 1, "seconds_per_epoch": 1.0, "test_nll": 0.1},
+        **{"test_ece": 1.0, "examples": {"train": 1, "dev": 0, "test": 1, "labels": 2}},
+    }
+    return msgspec.convert(given | values, ClassificationResult)
 
 
 def every_update_saved() -> RunOptions:

@@ -89,7 +89,11 @@ def write_translations(folder: Path, scores: dict[str, float]) -> Path:
         run = write_finished(folder, method, 0, 60.0, None)
         (run / "confusion.json").unlink()
         text = result(method, 0, 60.0) | {"task": "translation", "main_score": "bleu", "beam": 3, "reliability": []}
-        text |= {"test_bleu": bleu, "dev_bleu_greedy": bleu - 5, "bleu_signature": "nrefs:1|tok:none"}
+        text |= {
+            "test_bleu": bleu,
+            "dev_bleu_greedy": bleu - 5,
+            "bleu_signature": "nrefs:1|tok:none",
+        }
         for point in text["curve"]:
             point |= {f"{part}_bleu_greedy": bleu - 5 - EPOCHS + point["epoch"] for part in ("dev", "test")}
         (run / "result.json").write_text(json.dumps(text))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labelemb.lab.comparison.summary import finished_results, summarise
+from labelemb.lab.comparison.summary import read_results
 from labelemb.lab.comparison.tables import markdown, render, tables
 from tests.helpers.pages import ROOT, text_of
 
@@ -20,16 +20,19 @@ SHOWN = ("mnist-mlp", "clinc150", "clinc150-10", "mnist-cnn-bf16")
 
 @pytest.mark.parametrize("name", KEPT)
 def test_the_kept_summary_and_table_follow_from_the_kept_runs(name: str) -> None:
-    summary = summarise(finished_results(RESULTS / "runs" / name))
+    summary = read_results(RESULTS / "runs" / name).summary
+    assert summary is not None
     kept = json.loads((RESULTS / name / "summary.json").read_text())
-    assert json.loads(json.dumps(summary)) == kept, f"run `python results/refresh.py {name}`"
+    assert json.loads(json.dumps(summary.to_json())) == kept, f"run `python results/refresh.py {name}`"
     assert (RESULTS / name / "table.md").read_text() == render(summary) + "\n"
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_the_page_of_results_shows_the_rows_of_the_tables(name: str) -> None:
     shown = set(text_of("results/README.md").splitlines())
-    for header, rows in tables(json.loads((RESULTS / name / "summary.json").read_text())):
+    summary = read_results(RESULTS / "runs" / name).summary
+    assert summary is not None
+    for header, rows in tables(summary):
         lines = [line for line in markdown(header, rows).splitlines() if "| reused-labels" not in line]
         assert not [line for line in lines if line not in shown]
 

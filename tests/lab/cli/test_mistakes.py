@@ -10,7 +10,7 @@ import pytest
 
 from labelemb.lab.cli import main
 from labelemb.lab.jobs import compare as compare_module
-from labelemb.lab.jobs.compare import Outcome
+from labelemb.lab.jobs.compare import Failure, Outcome
 from tests.helpers.command import SMALL, Capture, error_line
 from tests.helpers.quick_runs import quick_run
 from tests.helpers.tiny_data import text_rows, write_csv
@@ -84,7 +84,7 @@ def test_a_damaged_result_is_named(tmp_path: Path, capsys: Capture) -> None:
 def test_a_run_whose_files_lack_something_is_named(tmp_path: Path, run: Path, capsys: Capture, name: str) -> None:
     copied = shutil.copytree(run, tmp_path / "run")
     (copied / name).write_text("{}")
-    assert f"{name} is damaged (it has no " in error_line(capsys, "evaluate", str(copied))
+    assert f"{name} is damaged (Object missing required field " in error_line(capsys, "evaluate", str(copied))
 
 
 def test_finished_runs_are_not_taken_for_those_of_other_data(tmp_path: Path, capsys: Capture) -> None:
@@ -166,6 +166,6 @@ def test_a_disk_that_fills_up_at_any_file_is_one_line_and_the_run_goes_on_later(
 def test_failed_runs_make_the_exit_code_nonzero(
     monkeypatch: pytest.MonkeyPatch, user_error: bool, code: int, capsys: Capture
 ) -> None:
-    failures = [{"run": "plain seed 0", "message": "", "user_error": user_error}]
-    monkeypatch.setattr(compare_module, "compare", lambda comparison: Outcome(None, failures))
+    failures = [Failure("plain seed 0", "", user_error)]
+    monkeypatch.setattr(compare_module, "compare", lambda *arguments, **options: Outcome(None, failures))
     assert main(["compare", "digits"]) == code

@@ -31,7 +31,7 @@ def test_ctrl_c_saves_and_exits_with_130(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_ctrl_c_before_the_training_exits_with_130(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    def press(*arguments: Any) -> None:
+    def press(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(compare_module, "compare", press)
@@ -53,7 +53,7 @@ class Pressed:
     def flush(self):
         pass
 
-def press(*arguments):
+def press(*arguments, **options):
     raise KeyboardInterrupt
 
 sys.modules["labelemb.lab.jobs.compare"].compare = press
@@ -87,7 +87,7 @@ sys.exit(run_process())
 
 
 def test_sigterm_exits_as_shells_expect(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    def stop(*arguments: Any) -> None:
+    def stop(*arguments: Any, **options: Any) -> None:
         raise Interrupted(signal.SIGTERM)
 
     monkeypatch.setattr(compare_module, "compare", stop)

@@ -10,7 +10,6 @@ import pytest
 from labelemb import LabelSpace
 from labelemb.lab.cli import main
 from labelemb.lab.trained.model import TrainedModel
-from labelemb.lab.trained.translator import Translator
 from tests.helpers.command import Capture, error_line
 
 HOSTILE = ["cat\x1b]0;owned\x07", "\u202egod", "plain\nline", "中文"]
@@ -69,9 +68,9 @@ def test_translate_escapes_for_a_terminal_and_not_for_a_file(
     def translate(*arguments: Any, **keywords: Any) -> list[list[SimpleNamespace]]:
         return [[SimpleNamespace(text=HOSTILE[1])]]
 
-    monkeypatch.setattr(Translator, "__init__", lambda self, folder: None)
-    monkeypatch.setattr(Translator, "search_options", lambda self, **options: None)
-    monkeypatch.setattr(Translator, "translate", translate)
+    monkeypatch.setattr(TrainedModel, "__init__", lambda self, folder: None)
+    monkeypatch.setattr(TrainedModel, "search_options", lambda self, **options: None)
+    monkeypatch.setattr(TrainedModel, "translate", translate)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False, buffer=None))
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     assert main(["translate", "run"]) == 0

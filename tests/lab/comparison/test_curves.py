@@ -1,7 +1,6 @@
 """Pictures: which labels are shown, and that they are pictures."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -11,7 +10,9 @@ from PIL import Image, ImageColor
 from labelemb import LabelSpace
 from labelemb.lab.comparison import curves as plots
 from labelemb.lab.comparison.curves import COLORS, plot_curves, plot_heatmap
+from labelemb.lab.tasks.records import RunResult
 from labelemb.labelspace import pictures
+from tests.helpers.quick_runs import made_result
 
 
 @pytest.fixture
@@ -41,8 +42,8 @@ def test_labels_can_be_chosen(space: LabelSpace, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("epochs", [1, 2, 12])
 def test_curves_of_any_length_are_drawn(tmp_path: Path, epochs: int) -> None:
-    def run(level: float) -> dict[str, Any]:
-        return {"curve": [{"epoch": epoch + 1, "test_error": level / (epoch + 1)} for epoch in range(epochs)]}
+    def run(level: float) -> RunResult:
+        return made_result(curve=[{"epoch": epoch + 1, "test_error": level / (epoch + 1)} for epoch in range(epochs)])
 
     plot_curves({"plain": [run(2.0), run(3.0)], "label-embedding": [run(2.0)]}, tmp_path / "curves.png")
     pixels = {color for _, color in Image.open(tmp_path / "curves.png").convert("RGB").getcolors(2**24) or ()}
@@ -53,7 +54,7 @@ def test_curves_of_any_length_are_drawn(tmp_path: Path, epochs: int) -> None:
 def test_more_methods_than_colours_differ_by_the_kind_of_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Figure] = []
     monkeypatch.setattr(plots, "save_figure", lambda figure, path: drawn.append(figure))
-    run = {"curve": [{"epoch": 1, "test_error": 2.0}, {"epoch": 2, "test_error": 1.0}]}
+    run = made_result(curve=[{"epoch": 1, "test_error": 2.0}, {"epoch": 2, "test_error": 1.0}])
     plot_curves({f"method {number}": [run] for number in range(12)}, tmp_path / "curves.png")
     (axes,) = drawn[0].axes
     means = [line for line in axes.lines if str(line.get_label()).startswith("method")]

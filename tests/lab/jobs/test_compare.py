@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from labelemb.lab.jobs.compare import Comparison, Outcome, check_folder, compare, run_folder, write_summary
+from labelemb.lab.jobs.compare import Comparison, Outcome, check_folder, run_comparison, write_summary
 from labelemb.lab.methods.method import parse_methods
+from labelemb.lab.runs.folder import run_folder
 from labelemb.lab.runs.messages import RunOptions
 from labelemb.support.errors import UserError
 from tests.helpers.quick_runs import assert_same_run, quick_recipe, quick_run
@@ -46,7 +47,7 @@ def comparison(out: Path, methods: str = "plain,label-embedding", seeds: int = 2
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     out = tmp_path_factory.mktemp("compare")
-    return out, compare(dataclasses.replace(comparison(out), jobs=2))
+    return out, run_comparison(dataclasses.replace(comparison(out), jobs=2))
 
 
 def modified(out: Path) -> dict[Path, int]:
@@ -56,10 +57,10 @@ def modified(out: Path) -> dict[Path, int]:
 def test_the_folder_holds_the_runs_and_their_summary(finished: tuple[Path, Outcome]) -> None:
     out, outcome = finished
     assert outcome.failures == []
-    assert json.loads((out / "summary.json").read_text()) == outcome.summary
+    assert json.loads((out / "summary.json").read_text()) == outcome.summary.to_json()
     assert outcome.summary is not None
     for method in ("plain", "label-embedding"):
-        values = outcome.summary["methods"][method]["test_error"]["values"]
+        values = outcome.summary.methods[method].scores["test_error"].values
         results = [json.loads((run_folder(out, method, seed) / "result.json").read_text()) for seed in range(2)]
         assert values == [result["test_error"] for result in results]
         assert {result["machine"]["threads"] for result in results} == {1}
@@ -78,7 +79,7 @@ def extended(finished: tuple[Path, Outcome], tmp_path_factory: pytest.TempPathFa
     """The same with two more seeds of plain, of which the first cannot be trained."""
     out = Path(shutil.copytree(finished[0], tmp_path_factory.mktemp("extended") / "copy"))
     (out / "plain" / "seed-2").write_text("a file in the way of the run's folder")
-    return out, compare(comparison(out, "plain", 4))
+    return out, run_comparison(comparison(out, "plain", 4))
 
 
 def test_finished_runs_are_kept_and_more_seeds_extend_them(
@@ -88,13 +89,13 @@ def test_finished_runs_are_kept_and_more_seeds_extend_them(
         assert (extended[0] / file.relative_to(finished[0])).stat().st_mtime_ns == time
     summary = extended[1].summary
     assert summary is not None
-    assert summary["methods"]["plain"]["seeds"] == [0, 1, 3]
-    assert summary["methods"]["label-embedding"]["seeds"] == [0, 1], "what else is there stays in the summary"
+    assert summary.methods["plain"].seeds == [0, 1, 3]
+    assert summary.methods["label-embedding"].seeds == [0, 1], "what else is there stays in the summary"
 
 
 def test_a_failing_run_does_not_stop_the_others(extended: tuple[Path, Outcome]) -> None:
-    assert [failure["run"] for failure in extended[1].failures] == ["plain seed 2"]
-    assert "seed-2" in extended[1].failures[0]["message"]
+    assert [failure.run for failure in extended[1].failures] == ["plain seed 2"]
+    assert "seed-2" in extended[1].failures[0].message
     assert run_folder(extended[0], "plain", 3).joinpath("result.json").exists()
 
 
@@ -105,7 +106,7 @@ def test_results_and_metrics_alone_count_as_finished(finished: tuple[Path, Outco
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, target)
     before = modified(tmp_path)
-    outcome = compare(comparison(tmp_path))
+    outcome = run_comparison(comparison(tmp_path))
     assert outcome.summary == finished[1].summary
     assert modified(tmp_path) == before
     assert not (tmp_path / "heatmap.png").exists(), "there is no label space to draw"
@@ -119,7 +120,7 @@ def test_a_folder_of_another_recipe_or_version_is_refused(finished: tuple[Path, 
     for path in out.glob("plain/seed-0/*.json"):
         path.write_text(path.read_text().replace('"version": "', '"version": "0.0.'))
     with pytest.raises(UserError, match=r"holds a run of labelemb 0\.0"):
-        compare(comparison(out))
+        run_comparison(comparison(out))
 
 
 def test_a_recipe_in_the_folder_is_kept_if_it_says_the_same_and_else_refused(tmp_path: Path) -> None:
@@ -127,10 +128,10 @@ def test_a_recipe_in_the_folder_is_kept_if_it_says_the_same_and_else_refused(tmp
     mine = "# chosen with care\n" + quick_recipe("train.epochs=1").to_toml()
     file.write_text(mine)
     with pytest.raises(UserError, match=r"recipe\.toml is another recipe .train\.epochs is 1 there and 2 here"):
-        compare(comparison(tmp_path, "plain", 1, "train.epochs=2"))
+        run_comparison(comparison(tmp_path, "plain", 1, "train.epochs=2"))
     with pytest.raises(UserError, match=r"recipe\.toml is another recipe"):
         quick_run(tmp_path, quick_recipe("train.epochs=2"), "plain")
-    outcome = compare(comparison(tmp_path, "plain", 1, "train.epochs=1"))
+    outcome = run_comparison(comparison(tmp_path, "plain", 1, "train.epochs=1"))
     assert outcome.failures == []
     assert file.read_text() == mine
 
@@ -142,11 +143,11 @@ def test_the_runs_of_another_comparison_are_waited_for(tmp_path: Path, capsys: p
     )
     assert holder.stdout is not None
     holder.stdout.readline()
-    outcome = compare(comparison(tmp_path, "plain,label-smoothing", 1, "train.epochs=1"))
+    outcome = run_comparison(comparison(tmp_path, "plain,label-smoothing", 1, "train.epochs=1"))
     assert holder.wait() == 0
     assert outcome.failures == []
     assert outcome.summary is not None
-    assert set(outcome.summary["methods"]) == {"plain", "label-smoothing"}
+    assert set(outcome.summary.methods) == {"plain", "label-smoothing"}
     assert capsys.readouterr().err.count("plain seed 0: another process is training it") == 1
 
 
@@ -158,7 +159,7 @@ def test_a_single_run_leaves_a_comparison_in_its_folder_alone(finished: tuple[Pa
 
 def test_what_is_wrong_for_all_runs_is_said_before_any_starts(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="method label-embedding@tau=0"):
-        compare(comparison(tmp_path, "plain,label-embedding@tau=0"))
+        run_comparison(comparison(tmp_path, "plain,label-embedding@tau=0"))
     assert not list(tmp_path.iterdir())
 
 
@@ -204,5 +205,5 @@ def test_a_missing_tensorboard_is_said_before_any_run(tmp_path: Path, monkeypatc
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     asked = comparison(tmp_path, "plain", 1)
     with pytest.raises(UserError, match=r"needs the tensorboard package: pip install 'labelemb\[tensorboard\]'"):
-        compare(dataclasses.replace(asked, options=dataclasses.replace(asked.options, tensorboard=True)))
+        run_comparison(dataclasses.replace(asked, options=RunOptions(threads=1, tensorboard=True)))
     assert not (tmp_path / "plain").exists()

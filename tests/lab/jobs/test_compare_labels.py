@@ -12,8 +12,9 @@ from PIL import Image
 from labelemb import LabelSpace
 from labelemb.lab.comparison.plan import make_plan
 from labelemb.lab.jobs import compare as compare_module
-from labelemb.lab.jobs.compare import Comparison, Outcome, check_folder, compare, run_folder
+from labelemb.lab.jobs.compare import Comparison, Outcome, check_folder, run_comparison
 from labelemb.lab.methods.method import parse_methods
+from labelemb.lab.runs.folder import run_folder
 from labelemb.lab.runs.labels import LabelSource
 from labelemb.lab.runs.messages import RunOptions
 from labelemb.support.errors import UserError
@@ -38,7 +39,7 @@ def comparison(out: Path, methods: str = THREE, seeds: int = 2, labels: Path | N
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     out = tmp_path_factory.mktemp("compare")
-    return out, compare(dataclasses.replace(comparison(out), jobs=2))
+    return out, run_comparison(dataclasses.replace(comparison(out), jobs=2))
 
 
 @pytest.fixture
@@ -60,10 +61,11 @@ def test_each_seed_reuses_the_labels_of_label_embeddings_seed(finished: tuple[Pa
 def test_it_stands_in_summary_table_and_curves_like_any_method(finished: tuple[Path, Outcome]) -> None:
     out, outcome = finished
     assert outcome.summary is not None
-    assert list(outcome.summary["methods"]) == ["plain", "label-embedding", "reused-labels"]
-    values = outcome.summary["methods"]["reused-labels"]
-    assert values["against_plain"]["n"] == 2
-    assert {"epochs_to_plain", "error_reduction", "fluctuation"} <= set(values)
+    assert list(outcome.summary.methods) == ["plain", "label-embedding", "reused-labels"]
+    values = outcome.summary.methods["reused-labels"]
+    assert values.against_plain is not None
+    assert values.against_plain.n == 2
+    assert {"epochs_to_plain", "error_reduction", "fluctuation"} <= set(values.to_json())
     assert "| reused-labels " in (out / "table.md").read_text()
     Image.open(out / "curves.png").verify()
 
@@ -120,7 +122,7 @@ def test_the_only_form_of_label_embedding_is_the_source(tmp_path: Path) -> None:
 )
 def test_labels_that_nothing_teaches_are_refused_with_what_to_add(tmp_path: Path, methods: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        compare(comparison(tmp_path / "out", methods))
+        run_comparison(comparison(tmp_path / "out", methods))
     assert not (tmp_path / "out").exists()
 
 
@@ -132,7 +134,7 @@ def keep_results_only(out: Path) -> None:
 
 def test_results_alone_count_as_finished(finished: tuple[Path, Outcome], copy: Path) -> None:
     keep_results_only(copy)
-    outcome = compare(comparison(copy))
+    outcome = run_comparison(comparison(copy))
     assert outcome.failures == []
     assert outcome.summary == finished[1].summary
 
@@ -143,7 +145,7 @@ def test_a_source_that_kept_no_labels_is_said_with_what_to_do(copy: Path) -> Non
     with pytest.raises(
         UserError, match=r"label-embedding/seed-0, .*seed-1, but labels.safetensors was not kept"
     ) as error:
-        compare(comparison(copy))
+        run_comparison(comparison(copy))
     assert "train them again (with label-embedding in --methods), or pass --labels FILE" in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -167,13 +169,13 @@ def test_runs_with_other_labels_are_refused_before_anything_is_trained(
     other = tmp_path / "other.safetensors"
     LabelSpace.from_matrix(torch.eye(10)).save(other)
     with pytest.raises(UserError, match=r"reused-labels/seed-0 holds a run of other labels"):
-        compare(comparison(copy, labels=other))
+        run_comparison(comparison(copy, labels=other))
     check_folder(comparison(copy, "plain,label-embedding", seeds=3))  # who does not reuse them need not know them
 
 
 def test_labels_that_no_method_reuses_are_refused(finished: tuple[Path, Outcome], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="add it to --methods"):
-        compare(comparison(tmp_path, "plain", labels=run_folder(finished[0], "label-embedding", 0)))
+        run_comparison(comparison(tmp_path, "plain", labels=run_folder(finished[0], "label-embedding", 0)))
 
 
 def test_a_doubt_about_the_labels_is_said_once_for_all_runs(
@@ -185,6 +187,6 @@ def test_a_doubt_about_the_labels_is_said_once_for_all_runs(
     table.write_text("\n".join(rows))
     monkeypatch.setattr(compare_module, "_train", lambda comparison, plan: [])
     asked = comparison(tmp_path / "out", "reused-labels", labels=table)
-    compare(asked)
+    run_comparison(asked)
     assert capsys.readouterr().err.count("another label is more similar than itself to '1'") == 1
     assert all(task.labels is not None and task.labels.quiet for task in make_plan(asked).missing)

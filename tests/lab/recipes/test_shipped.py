@@ -8,7 +8,7 @@ import pytest
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import load_recipe, recipe_names
 from labelemb.lab.runs.loop import train_run
-from labelemb.lab.tasks.main_score import main_score_of
+from labelemb.lab.tasks import make_task
 from labelemb.lab.trained.model import TrainedModel
 from tests.helpers.tiny_data import small_sizes
 
@@ -32,9 +32,9 @@ def test_a_shipped_recipe_trains(
     recipe = load_recipe(name, ["train.epochs=1", *NARROW.get(name, []), *small_sizes(name)])
     data = tiny_data(name)
     result = train_run(recipe, parse_method(method), 0, data, tmp_path / "run")
-    assert 0 <= result["test_error"] <= 100
-    assert len(result["curve"]) == 1
+    assert 0 <= result.test_error <= 100
+    assert len(result.curve) == 1
     scores = TrainedModel(tmp_path / "run").evaluate(data)
-    assert scores["test"].error == result["test_error"]
-    reported = main_score_of(result).reported
-    assert getattr(scores["test"], reported) == result[f"test_{reported}"]
+    assert scores["test"].error == result.test_error
+    main = make_task(recipe).main
+    assert getattr(scores["test"], main.reported) == getattr(result, main.test_field)

@@ -13,6 +13,7 @@ import torch
 
 from labelemb import LabelSpace
 from labelemb.lab.cli import main
+from labelemb.lab.comparison.summary import read_results
 from labelemb.lab.comparison.tables import render
 from labelemb.lab.jobs.compare import write_summary
 from labelemb.lab.recipes.recipe import load_recipe
@@ -55,6 +56,10 @@ def embedded(page: str) -> Any:
     return json.loads(Scripts(page).texts[0])
 
 
+def gathered(folder: Path) -> dict[str, Any]:
+    return gather(read_results(folder))
+
+
 def unpacked(text: str, kind: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), dtype=kind)
 
@@ -67,7 +72,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_page_lies_in_the_folder_and_holds_what_was_gathered(folder: Path) -> None:
     path = write_report(folder)
     assert path == folder / "report.html"
-    assert embedded(path.read_text()) == json.loads(json.dumps(gather(folder)))
+    assert embedded(path.read_text()) == json.loads(json.dumps(gathered(folder)))
 
 
 def test_a_comparison_ends_with_its_page(folder: Path) -> None:
@@ -91,7 +96,7 @@ def test_nothing_is_loaded_from_elsewhere(folder: Path) -> None:
 
 
 def test_all_runs_are_there_with_the_baseline_first(folder: Path) -> None:
-    data = gather(folder)
+    data = gathered(folder)
     assert [method["name"] for method in data["methods"]] == ["plain", "label-embedding"]
     for method in data["methods"]:
         assert [run["seed"] for run in method["runs"]] == [0, 1]
@@ -100,18 +105,18 @@ def test_all_runs_are_there_with_the_baseline_first(folder: Path) -> None:
 
 
 def test_examples_of_all_seeds_make_one_calibration_curve(folder: Path) -> None:
-    assert gather(folder)["methods"][0]["reliability"] == [{"count": 9, "confidence": 0.5, "accuracy": 0.25}]
+    assert gathered(folder)["methods"][0]["reliability"] == [{"count": 9, "confidence": 0.5, "accuracy": 0.25}]
 
 
 def test_confusions_are_summed_over_the_seeds(folder: Path) -> None:
-    confusion = gather(folder)["methods"][0]["confusion"]
+    confusion = gathered(folder)["methods"][0]["confusion"]
     assert confusion["runs"] == 2
     assert confusion["examples"] == [4] * len(NAMES)
     assert sorted(confusion["wrong"]) == [[0, 1, 3], [3, 4, 2]]
 
 
 def test_labels_are_those_of_the_space(folder: Path) -> None:
-    space, shown = similar_labels(), gather(folder)["spaces"][0]
+    space, shown = similar_labels(), gathered(folder)["spaces"][0]
     assert shown["title"] == "label-embedding, seed 0"
     assert shown["groups"] == space.superclasses
     matrix = unpacked(shown["matrix"], "<f4").reshape(len(NAMES), len(NAMES))
@@ -153,14 +158,14 @@ def test_a_page_of_22439_labels_stays_below_15_megabytes() -> None:
 
 
 def test_a_single_run_has_a_page(folder: Path) -> None:
-    data = gather(folder / "label-embedding" / "seed-1")
+    data = gathered(folder / "label-embedding" / "seed-1")
     assert [run["seed"] for run in data["methods"][0]["runs"]] == [1]
     assert data["spaces"][0]["names"] == NAMES
 
 
 def test_unfinished_runs_are_shown_as_far_as_they_came(folder: Path) -> None:
     write_unfinished(folder)
-    [run] = gather(folder)["unfinished"]
+    [run] = gathered(folder)["unfinished"]
     assert (run["method"], run["seed"], run["epoch"], run["of"]) == ("plain", 9, 2.0, EPOCHS)
     assert run["scores"] == [19.0, 18.0]
 
@@ -182,13 +187,13 @@ def test_a_half_written_line_of_a_running_run_does_no_harm(tmp_path: Path) -> No
     run = write_unfinished(tmp_path)
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3')
-    assert gather(tmp_path)["unfinished"][0]["scores"] == []
+    assert gathered(tmp_path)["unfinished"][0]["scores"] == []
 
 
 def test_a_damaged_label_space_is_noted_and_the_rest_shown(folder: Path) -> None:
     for file in folder.glob("*/*/labels.safetensors"):
         file.write_bytes(b"no label space")
-    data = gather(folder)
+    data = gathered(folder)
     assert data["spaces"] == []
     assert "label-embedding, seed 0 cannot be read" in data["notes"][0]
     assert len(data["methods"]) == 2
@@ -197,7 +202,7 @@ def test_a_damaged_label_space_is_noted_and_the_rest_shown(folder: Path) -> None
 @pytest.mark.parametrize("content", ['{"lab', "{}"])
 def test_damaged_confusions_are_noted_and_those_of_other_runs_shown(folder: Path, content: str) -> None:
     (folder / "plain" / "seed-0" / "confusion.json").write_text(content)
-    data = gather(folder)
+    data = gathered(folder)
     assert [method["confusion"]["runs"] for method in data["methods"]] == [1, 2]
     assert "confusion.json is damaged" in data["notes"][0]
 
@@ -218,34 +223,35 @@ def test_a_page_that_cannot_be_written_is_one_line(folder: Path, capsys: pytest.
 
 def test_methods_without_label_spaces_have_a_page_too(tmp_path: Path) -> None:
     write_finished(tmp_path, "plain", 0, 5.0, None)
-    assert gather(tmp_path)["spaces"] == []
+    assert gathered(tmp_path)["spaces"] == []
     assert write_report(tmp_path).exists()
 
 
 def test_the_tables_are_those_of_the_command_line(folder: Path) -> None:
-    data = gather(folder)
-    printed = render(data["summary"])
+    found = read_results(folder)
+    assert found.summary is not None
+    data, printed = gather(found), render(found.summary)
     for table in data["tables"]:
         for row in (table["header"], *table["rows"]):
             assert any([cell.strip() for cell in line.split("|")[1:-1]] == row for line in printed.splitlines()), row
 
 
 def test_what_columns_mean_is_one_point_each(folder: Path, tmp_path: Path) -> None:
-    assert gather(folder)["legend"][1].startswith("test error: mean ± standard deviation over seeds")
-    points = gather(write_translations(tmp_path / "texts", {"plain": 20.0}))["legend"]
+    assert gathered(folder)["legend"][1].startswith("test error: mean ± standard deviation over seeds")
+    points = gathered(write_translations(tmp_path / "texts", {"plain": 20.0}))["legend"]
     assert "score" in points[1].split()
     assert not any(point.startswith((" ", "-")) or "\n" in point for point in points)
 
 
 def test_the_headline_names_the_baseline_and_what_others_gain(folder: Path) -> None:
-    assert gather(folder)["headline"] == [
+    assert gathered(folder)["headline"] == [
         {"method": "plain", "value": "8.50 %", "words": "test error, 2 runs"},
         {"method": "label-embedding", "value": "6.50 %", "words": "23.5 % fewer errors than plain"},
     ]
 
 
 def test_translations_are_shown_by_their_own_score(tmp_path: Path) -> None:
-    data = gather(write_translations(tmp_path, {"plain": 20.0, "label-embedding": 21.5, "label-smoothing": 19.0}))
+    data = gathered(write_translations(tmp_path, {"plain": 20.0, "label-embedding": 21.5, "label-smoothing": 19.0}))
     assert data["score"]["axis"] == "test BLEU"
     assert [run["score"] for method in data["methods"] for run in method["runs"]] == [20.0, 21.5, 19.0]
     assert data["methods"][0]["runs"][0]["scores"] == [12.0, 13.0, 14.0, 15.0]
@@ -261,15 +267,15 @@ def test_an_unfinished_translation_has_a_curve_of_its_score(tmp_path: Path) -> N
     run = write_unfinished(tmp_path)
     (run / "recipe.toml").write_text(load_recipe("multi30k-en-de-small").to_toml())
     (run / "metrics.jsonl").write_text('{"step": 1, "epoch": 1.0, "test_error": 90.0, "test_bleu_greedy": 2.5}\n')
-    data = gather(tmp_path)
+    data = gathered(tmp_path)
     assert data["score"]["title"] == "BLEU"
     assert data["unfinished"][0]["scores"] == [2.5]
 
 
 def test_example_pictures_are_those_of_a_run(folder: Path) -> None:
-    assert gather(folder)["pictures"] is None
+    assert gathered(folder)["pictures"] is None
     file = write_examples(folder / "label-embedding" / "seed-1")
-    pictures = gather(folder)["pictures"]
+    pictures = gathered(folder)["pictures"]
     assert base64.b64decode(pictures["png"]) == file.read_bytes()
     assert dict(zip(pictures["labels"], pictures["counts"], strict=True))["cat"] == 3
     assert pictures["counts"][-1] == 1
@@ -277,7 +283,7 @@ def test_example_pictures_are_those_of_a_run(folder: Path) -> None:
 
 def test_damaged_example_pictures_are_noted(folder: Path) -> None:
     write_examples(folder / "plain" / "seed-0").write_bytes(b"no picture")
-    data = gather(folder)
+    data = gathered(folder)
     assert data["pictures"] is None
     assert "Example pictures are left out" in data["notes"][0]
 

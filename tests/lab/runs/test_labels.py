@@ -142,12 +142,12 @@ def test_labels_are_matched_by_name_whatever_their_order(tmp_path: Path, file: P
 
 def test_a_run_keeps_the_labels_it_used_and_says_whose_they_are(tmp_path: Path, learned: Path) -> None:
     result = quick_run(tmp_path, method="reused-labels", labels=LabelSource(learned))
-    assert result["labels_from"] == "digits label-embedding seed 0"
+    assert result.labels_from == "digits label-embedding seed 0"
     before, kept = (LabelSpace.load(run / "labels.safetensors") for run in (learned, tmp_path))
     assert torch.equal(before.matrix(), kept.matrix())
     assert kept.names == before.names
-    assert result["method_settings"]["objective"]["soft_weight"] == 0.5
-    assert TrainedModel(tmp_path).evaluate(None)["test"].error == pytest.approx(result["test_error"])
+    assert result.method_settings["objective"]["soft_weight"] == 0.5
+    assert TrainedModel(tmp_path).evaluate(None)["test"].error == pytest.approx(result.test_error)
 
 
 @pytest.mark.parametrize("foreign", ['{"accuracy": 0.9}', "[1, 2]"])
@@ -275,7 +275,7 @@ def write_similarities(path: Path, changed: dict[tuple[int, int], float] | None 
 def test_a_table_of_similarities_is_divided_by_the_sums_of_its_rows(tmp_path: Path) -> None:
     matrix = write_similarities(tmp_path / "expert.csv")
     result = quick_run(tmp_path / "run", method="reused-labels", labels=LabelSource(tmp_path / "expert.csv"))
-    assert result["labels_from"] == "expert.csv"
+    assert result.labels_from == "expert.csv"
     used = LabelSpace.load(tmp_path / "run" / "labels.safetensors").matrix().numpy()
     np.testing.assert_allclose(used, matrix / matrix.sum(1, keepdims=True), atol=1e-6)
 
@@ -306,7 +306,7 @@ def test_the_words_of_a_translation_are_reused_like_any_labels(tmp_path: Path) -
     source = LabelSource(tmp_path / "learned")
     for method in ("reused-labels", "reused-labels@warm-start"):
         result = color_run(tmp_path / method, data, method=method, labels=source)
-        assert result["labels_from"] == "multi30k-en-de-small label-embedding seed 0"
+        assert result.labels_from == "multi30k-en-de-small label-embedding seed 0"
         model = TrainedModel(tmp_path / method)
         storage = LabelSpace.load(tmp_path / method / "labels.safetensors").form.storage
         assert (storage, model.recipe.head.rank) == ("factors", color_recipe().head.rank)

@@ -20,6 +20,8 @@ from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.runs.messages import Progress, RunOptions
 from labelemb.lab.runs.state import Run
 from labelemb.lab.tasks.model import Classifier
+from labelemb.lab.tasks.records import to_json
+from labelemb.lab.tasks.task import with_prefix
 from labelemb.lab.trained.model import TrainedModel
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import Interrupted
@@ -52,7 +54,7 @@ def test_seeds_differ_in_body_and_batches(tmp_path: Path) -> None:
 def test_every_method_learns_the_digits(tmp_path: Path, method: str) -> None:
     result = quick_run(tmp_path, method=method)
     records = read_records(tmp_path)
-    assert result["test_error"] < 40
+    assert result.test_error < 40
     assert records[-1]["terms"]["hard"] < records[0]["terms"]["hard"]
 
 
@@ -62,8 +64,8 @@ def test_the_reported_score_is_at_the_best_dev_evaluation_and_of_ties_at_the_lat
     lowest = min(record["dev_error"] for record in records)
     best = [record for record in records if record["dev_error"] == lowest][-1]
     assert len([record for record in records if record["dev_error"] == lowest]) > 1, "the data should have a tie"
-    assert (result["best_step"], result["dev_error"]) == (best["step"], best["dev_error"])
-    assert (result["test_error"], result["test_nll"]) == (best["test_error"], pytest.approx(best["test_nll"]))
+    assert (result.best_step, result.dev_error) == (best["step"], best["dev_error"])
+    assert (result.test_error, result.test_nll) == (best["test_error"], pytest.approx(best["test_nll"]))
 
 
 def test_test_scores_are_taken_at_epoch_ends_and_new_bests_only(tmp_path: Path) -> None:
@@ -78,13 +80,13 @@ def test_test_scores_are_taken_at_epoch_ends_and_new_bests_only(tmp_path: Path) 
 def test_without_selection_the_last_epoch_is_reported(tmp_path: Path) -> None:
     result = quick_run(tmp_path, quick_recipe("train.dev=false"))
     last = read_records(tmp_path)[-1]
-    assert (result["best_step"], result["test_error"]) == (last["step"], last["test_error"])
+    assert (result.best_step, result.test_error) == (last["step"], last["test_error"])
 
 
 def test_without_a_dev_set_there_is_no_temperature(tmp_path: Path) -> None:
     result = quick_run(tmp_path, quick_recipe("train.dev=false", "data.dev_size=0"))
-    assert result["temperature"] is result["test_nll_scaled"] is None
-    assert "dev_error" not in result
+    assert result.temperature is result.test_nll_scaled is None
+    assert result.dev_error is None
 
 
 @pytest.mark.parametrize("method", ["plain", "label-embedding", "online-smoothing"])
@@ -111,12 +113,12 @@ def test_a_clipped_gradient_moves_the_weights_less(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("overrides", [("train.precision=bf16-mixed",), ("train.precision=64",)])
 def test_other_precisions_learn_as_well(tmp_path: Path, overrides: tuple[str, ...]) -> None:
-    assert quick_run(tmp_path, quick_recipe(*overrides))["test_error"] < 40
+    assert quick_run(tmp_path, quick_recipe(*overrides)).test_error < 40
 
 
 def test_two_runs_of_a_seed_are_the_same(tmp_path: Path) -> None:
     one, other = (quick_run(tmp_path / name, quick_recipe("body.dropout=0.5")) for name in ("one", "other"))
-    assert without_times(one) == without_times(other)
+    assert without_times(to_json(one)) == without_times(to_json(other))
 
 
 class Recorder(PlainHead):
@@ -176,17 +178,17 @@ def test_a_loss_that_is_not_finite_stops_with_update_and_term_and_keeps_the_chec
 def test_the_run_folder_holds_what_is_promised(tmp_path: Path) -> None:
     result = quick_run(tmp_path, options=RunOptions(command="labelemb train digits"))
     assert RunFolder(tmp_path).recipe() == quick_recipe()
-    assert json.loads((tmp_path / "result.json").read_text()) == result
-    assert result["command"] == "labelemb train digits"
-    assert result["seed"] == 0
-    assert {"labelemb", "torch", "python"} <= result["versions"].keys()
-    assert {"cpu", "threads"} <= result["machine"].keys()
-    assert result["fingerprint"] == quick_recipe().fingerprint()
-    assert [point["epoch"] for point in result["curve"]] == [1, 2, 3]
+    assert RunFolder(tmp_path).result() == result
+    assert result.command == "labelemb train digits"
+    assert result.seed == 0
+    assert {"labelemb", "torch", "python"} <= result.versions.keys()
+    assert {"cpu", "threads"} <= to_json(result.machine).keys()
+    assert result.fingerprint == quick_recipe().fingerprint()
+    assert [point.epoch for point in result.curve] == [1, 2, 3]
     assert LabelSpace.load(tmp_path / "labels.safetensors").names == tuple("0123456789")
     confusion = json.loads((tmp_path / "confusion.json").read_text())
     wrong = sum(count for *_, count in confusion["wrong"])
-    assert 100 * wrong / sum(confusion["examples"]) == pytest.approx(result["test_error"])
+    assert 100 * wrong / sum(confusion["examples"]) == pytest.approx(result.test_error)
 
 
 def test_a_method_that_learns_no_labels_writes_no_label_space(tmp_path: Path) -> None:
@@ -197,9 +199,9 @@ def test_a_method_that_learns_no_labels_writes_no_label_space(tmp_path: Path) ->
 def test_the_kept_model_is_the_reported_one(tmp_path: Path) -> None:
     result = quick_run(tmp_path, quick_recipe("train.epochs=6"))
     scores = TrainedModel(tmp_path).evaluate(None)
-    again = scores["test"].to_dict("test_")
-    assert again == {name: result[name] for name in again}
-    assert scores["dev"].error == result["dev_error"]
+    again = with_prefix(scores["test"], "test_", unprefixed=("temperature",))
+    assert again == {name: getattr(result, name) for name in again}
+    assert scores["dev"].error == result.dev_error
 
 
 def test_a_finished_run_is_only_read(tmp_path: Path) -> None:
@@ -214,7 +216,7 @@ def test_progress_is_reported_up_to_the_end(tmp_path: Path) -> None:
     quick_run(tmp_path, report=seen.append)
     assert [entry.step for entry in seen] == sorted(entry.step for entry in seen)
     assert seen[-1].step == seen[-1].total_steps == 30
-    assert seen[-1].error == read_records(tmp_path)[-1]["dev_error"]
+    assert seen[-1].score == read_records(tmp_path)[-1]["dev_error"]
 
 
 def test_event_files_are_written_when_asked(tmp_path: Path) -> None:
@@ -252,7 +254,7 @@ def test_a_loss_that_depends_on_how_batches_are_split_says_so(tmp_path: Path) ->
     result = quick_run(tmp_path / "vision", recipe, "label-embedding@authors_vision", warn=warnings.append)
     assert len(warnings) == 1
     assert "(train.accumulate = 2), and cap_reduction=sum and embedding_reduction=correct" in warnings[0]
-    assert result["note"] == warnings[0]
+    assert result.note == warnings[0]
     for method in ("label-embedding", "plain"):
         quick_run(tmp_path / method, recipe, method, warn=pytest.fail)
     quick_run(tmp_path / "whole", quick_recipe(), "label-embedding@authors_vision", warn=pytest.fail)
@@ -260,4 +262,4 @@ def test_a_loss_that_depends_on_how_batches_are_split_says_so(tmp_path: Path) ->
 
 def test_the_fitted_temperature_goes_with_the_model(tmp_path: Path) -> None:
     result = quick_run(tmp_path)
-    assert load_file(tmp_path / "model.safetensors")["head.temperature"] == pytest.approx(result["temperature"])
+    assert load_file(tmp_path / "model.safetensors")["head.temperature"] == pytest.approx(result.temperature)

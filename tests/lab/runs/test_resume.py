@@ -14,6 +14,7 @@ from labelemb.lab.recipes.recipe import Recipe, load_recipe
 from labelemb.lab.runs.checkpoint import CURRENT, FORMAT, PREVIOUS
 from labelemb.lab.runs.folder import comparable
 from labelemb.lab.runs.loop import train_run
+from labelemb.lab.tasks.records import to_json
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import Interrupted
 from tests.helpers.quick_runs import StopAt, assert_same_run, every_update_saved, quick_recipe, quick_run, read_records
@@ -34,7 +35,7 @@ def test_a_run_stopped_twice_is_the_run_that_was_not(tmp_path: Path, method: str
     whole = quick_run(tmp_path / "whole", recipe, method)
     stop_at(7, tmp_path / "stopped", recipe, method)
     stop_at(21, tmp_path / "stopped", recipe, method)
-    assert quick_run(tmp_path / "stopped", recipe, method)["test_nll"] == whole["test_nll"]
+    assert quick_run(tmp_path / "stopped", recipe, method).test_nll == whole.test_nll
     assert_same_run(tmp_path / "whole", tmp_path / "stopped")
 
 
@@ -114,7 +115,7 @@ def test_a_run_that_goes_on_with_other_threads_says_so(tmp_path: Path) -> None:
     result = quick_run(tmp_path, method="plain", warn=warnings.append)
     assert len(warnings) == 1
     assert f"begun with --threads {begun['threads'] + 1} and gone on with {begun['threads']}" in warnings[0]
-    assert result["note"] == warnings[0]
+    assert result.note == warnings[0]
     assert json.loads(file.read_text())["threads"] == begun["threads"] + 1, "what it was begun with stays"
 
 
@@ -155,7 +156,7 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path, changed: dict[str, o
 
 def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
     result = quick_run(tmp_path)
-    (tmp_path / "result.json").write_text(json.dumps(result | {"version": "0.0.1"}))
+    (tmp_path / "result.json").write_text(json.dumps(to_json(result) | {"version": "0.0.1"}))
     with pytest.raises(UserError, match=r"holds a run of labelemb 0\.0\.1, this is"):
         quick_run(tmp_path)
 

@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from sklearn.metrics import confusion_matrix, log_loss
 from torch import Tensor
 
+from labelemb.lab.tasks.records import ReliabilityBin
 from labelemb.lab.tasks.scores.classification import (
     calibration_error,
     confusions,
     error_percent,
     mean_nll,
-    paired_difference,
     reliability,
     score,
     temperature_of,
@@ -52,7 +51,7 @@ def test_calibration_error_is_that_of_the_definition(predictions: tuple[Tensor, 
 def test_certain_and_right_is_perfectly_calibrated() -> None:
     logits = 1000 * torch.eye(4)
     assert calibration_error(logits, torch.arange(4)) == 0.0
-    assert reliability(logits, torch.arange(4)).to_list()[-1] == {"count": 4, "confidence": 1.0, "accuracy": 1.0}
+    assert reliability(logits, torch.arange(4)).to_bins()[-1] == ReliabilityBin(count=4, confidence=1.0, accuracy=1.0)
 
 
 def test_confusions_are_the_wrong_cells_of_the_matrix(predictions: tuple[Tensor, Tensor]) -> None:
@@ -86,25 +85,3 @@ def test_scaling_changes_likelihood_and_calibration_but_not_the_error(prediction
 def test_without_a_temperature_there_are_no_scaled_scores(predictions: tuple[Tensor, Tensor]) -> None:
     scores = score(*predictions)
     assert scores.temperature is scores.nll_scaled is scores.ece_scaled is None
-
-
-def test_the_paired_test_is_scipys() -> None:
-    ours, theirs = [1.4, 1.5, 1.3, 1.6, 1.45], [1.9, 1.7, 1.8, 1.6, 2.0]
-    found = paired_difference(ours, theirs)
-    expected = stats.ttest_rel(ours, theirs)
-    interval = expected.confidence_interval(0.95)
-    assert found is not None
-    assert (found.mean, found.p, found.n) == (pytest.approx(-0.35), pytest.approx(expected.pvalue), 5)
-    assert (found.low, found.high) == (pytest.approx(interval.low), pytest.approx(interval.high))
-
-
-def test_one_pair_says_nothing() -> None:
-    assert paired_difference([1.0], [2.0]) is None
-
-
-@pytest.mark.parametrize("shift", [0.0, 0.1])
-def test_the_same_difference_in_every_pair_is_no_proof(shift: float) -> None:
-    found = paired_difference([1.0, 2.3, 3.9], [1.0 + shift, 2.3 + shift, 3.9 + shift])
-    assert found is not None
-    assert found.mean == pytest.approx(-shift)
-    assert found.low is found.high is found.p is None

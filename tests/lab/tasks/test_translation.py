@@ -9,10 +9,15 @@ from safetensors.torch import load_file
 
 from labelemb import LabelSpace
 from labelemb.lab.comparison.tables import render
+from labelemb.lab.data import SequenceExamples, load_data
 from labelemb.lab.jobs.compare import write_summary
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import load_recipe
+from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.runs.loop import train_run
+from labelemb.lab.tasks.scores.texts import score_texts
+from labelemb.lab.tasks.task import with_prefix
+from labelemb.lab.tasks.translation import TranslationResult
 from labelemb.lab.trained.model import TrainedModel
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import Interrupted
@@ -35,10 +40,11 @@ def run(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
 
 
 def test_a_run_overfits_twenty_phrases(run: Path) -> None:
-    result = json.loads((run / "result.json").read_text())
-    assert (result["test_bleu"], result["test_exact"], result["test_length_ratio"]) == (pytest.approx(100), 100, 1)
-    assert (result["test_rouge1"], result["test_chrf"]) == (pytest.approx(100), pytest.approx(100))
-    assert result["bleu_signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
+    result = RunFolder(run).require_result()
+    assert isinstance(result, TranslationResult)
+    assert (result.test_bleu, result.test_exact, result.test_length_ratio) == (pytest.approx(100), 100, 1)
+    assert (result.test_rouge1, result.test_chrf) == (pytest.approx(100), pytest.approx(100))
+    assert result.bleu_signature.startswith("nrefs:1|case:mixed|eff:no|tok:none")
 
 
 @pytest.mark.parametrize("method", METHODS_OF_DATA_ALONE)
@@ -55,22 +61,38 @@ def test_the_reported_model_is_the_one_with_the_best_greedy_bleu_and_of_ties_the
     records = read_records(tmp_path)
     best = max(record["dev_bleu_greedy"] for record in records)
     chosen = [record for record in records if record["dev_bleu_greedy"] == best][-1]
-    assert (result["best_step"], result["dev_bleu_greedy"]) == (chosen["step"], best)
-    assert result["test_bleu_greedy"] == chosen["test_bleu_greedy"]
-    assert result["test_nll"] == pytest.approx(chosen["test_nll"], rel=1e-5)
+    assert (result.best_step, result.dev_bleu_greedy) == (chosen["step"], best)
+    assert result.test_bleu_greedy == chosen["test_bleu_greedy"]
+    assert result.test_nll == pytest.approx(chosen["test_nll"], rel=1e-5)
 
 
 def test_rouge_selects_where_the_recipe_says_so(tmp_path: Path, data: Path) -> None:
     result = color_run(tmp_path, data, "decode.metric=rouge1")
-    assert result["main_score"] == "rouge1"
-    assert result["dev_rouge1_greedy"] == max(record["dev_rouge1_greedy"] for record in read_records(tmp_path))
+    assert result.main_score == "rouge1"
+    assert result.dev_rouge1_greedy == max(record["dev_rouge1_greedy"] for record in read_records(tmp_path))
 
 
 def test_the_kept_model_gives_the_reported_scores(tmp_path: Path, data: Path) -> None:
     result = color_run(tmp_path, data, "train.epochs=4")
-    again = TrainedModel(tmp_path).evaluate(data)["test"].to_dict("test_")
-    assert again == {name: result[name] for name in again}
-    assert result["test_perplexity_scaled"] <= 1.05 * result["test_perplexity"]
+    kept = ("temperature", "bleu_signature", "reliability")
+    again = with_prefix(TrainedModel(tmp_path).evaluate(data)["test"], "test_", unprefixed=kept)
+    assert again == {name: getattr(result, name) for name in again}
+    assert result.test_perplexity_scaled <= 1.05 * result.test_perplexity
+
+
+def test_bleu_is_of_the_search_that_translate_does_and_raw_of_that_without_a_temperature(
+    tmp_path: Path, data: Path
+) -> None:
+    result = color_run(tmp_path, data, "train.epochs=4")
+    model = TrainedModel(tmp_path)
+    test = load_data(model.recipe, data, 0).test
+    assert isinstance(test, SequenceExamples)
+    lines = [" ".join(words) for words in test.source_words]
+    raw = model.search_options(temperature=1.0)
+    assert model.temperature != 1
+    for options, expected in ((None, result.test_bleu), (raw, result.test_bleu_raw)):
+        texts = [best.text for best, *_ in model.translate(lines, options)]
+        assert score_texts(texts, test.references)["bleu"] == pytest.approx(expected)
 
 
 def test_a_stopped_run_ends_as_one_that_was_not(tmp_path: Path, data: Path) -> None:
@@ -107,7 +129,7 @@ def test_splitting_a_batch_to_save_memory_changes_nothing(tmp_path: Path, data: 
 def test_a_token_budget_makes_the_batches(tmp_path: Path, data: Path) -> None:
     result = color_run(tmp_path, data, "train.batch_tokens=20", "train.epochs=1")
     # ten targets of 4 labels in batches of five; ten of 5 labels, which share a bucket with 6, in batches of three
-    assert result["steps"] == 2 + 4
+    assert result.steps == 2 + 4
 
 
 def test_tied_and_shared_vectors_are_trained_kept_and_read_back(tmp_path: Path, data: Path) -> None:
@@ -117,8 +139,8 @@ def test_tied_and_shared_vectors_are_trained_kept_and_read_back(tmp_path: Path, 
     assert torch.equal(tensors["head.predictor.weight"], tensors["body.target_vectors.weight"])
     assert torch.equal(tensors["body.source_vectors.weight"], tensors["body.target_vectors.weight"])
     biases = len(tensors["head.predictor.bias"])  # all else that predicts is the body's
-    assert result["parameters"]["predicting"] == result["parameters"]["body"] + biases
-    assert TrainedModel(tmp_path).evaluate(data)["test"].nll == result["test_nll"]
+    assert result.parameters.predicting == result.parameters.body + biases
+    assert TrainedModel(tmp_path).evaluate(data)["test"].nll == result.test_nll
     with pytest.raises(UserError, match=r"body\.embedding_size is 16, body\.hidden_size 32"):
         color_run(tmp_path / "sizes", data, *changes)
     with pytest.raises(UserError, match=r"set data\.shared_vocabulary = true"):
@@ -127,17 +149,17 @@ def test_tied_and_shared_vectors_are_trained_kept_and_read_back(tmp_path: Path, 
 
 def test_the_soft_term_starts_after_its_share_of_the_training(tmp_path: Path, data: Path) -> None:
     result = color_run(tmp_path, data, "train.epochs=10", "train.evaluations_per_epoch=4")
-    assert result["method_settings"]["objective"]["soft_after"] == round(0.38 * 40)
+    assert result.method_settings["objective"]["soft_after"] == round(0.38 * 40)
     soft = {record["step"]: record["terms"]["soft"] for record in read_records(tmp_path)}
     assert all((value > 0) == (step > 15) for step, value in soft.items())
-    assert "note" not in result
+    assert result.note == ""
 
 
 def test_a_run_in_which_the_soft_term_never_starts_says_so(tmp_path: Path, data: Path) -> None:
     heard: list[str] = []
     result = color_run(tmp_path, data, "head.soft_after_fraction=0", warn=heard.append)
-    assert heard == [result["note"]]
-    assert "the soft term never starts: it waits for update 20,000, and the training has 8" in result["note"]
+    assert heard == [result.note]
+    assert "the soft term never starts: it waits for update 20,000, and the training has 8" in result.note
 
 
 def test_a_fraction_leaves_objectives_alone_that_start_at_once() -> None:
@@ -162,15 +184,15 @@ def test_a_comparison_shows_bleu_in_place_of_errors(tmp_path: Path, data: Path) 
     summary = write_summary(tmp_path)
     assert summary is not None
     results = [json.loads((tmp_path / "plain" / f"seed-{seed}" / "result.json").read_text()) for seed in (0, 1)]
-    plain = summary["methods"]["plain"]
-    assert plain["test_bleu"]["values"] == [result["test_bleu"] for result in results]
-    assert plain["epochs_to_plain"]["n"] >= 1
-    difference = summary["methods"]["label-embedding"]["against_plain"]["mean"]
-    means = [summary["methods"][method]["test_bleu"]["mean"] for method in ("label-embedding", "plain")]
+    methods = summary.to_json()["methods"]
+    assert methods["plain"]["test_bleu"]["values"] == [result["test_bleu"] for result in results]
+    assert methods["plain"]["epochs_to_plain"]["n"] >= 1
+    difference = methods["label-embedding"]["against_plain"]["mean"]
+    means = [methods[method]["test_bleu"]["mean"] for method in ("label-embedding", "plain")]
     assert difference == pytest.approx(means[0] - means[1])
     table = render(summary)
     header = table.splitlines()[0]
-    for column in ("test BLEU", "penalty 1", "calibrated", "greedy", "length", "chrF"):
+    for column in ("test BLEU", "raw", "penalty 1", "greedy", "length", "chrF"):
         assert column in header
     assert "test error" not in table
     assert f"signature of BLEU: {results[0]['bleu_signature']}" in table
@@ -181,4 +203,4 @@ def test_the_numbers_can_be_translated_after_a_short_training(tmp_path: Path) ->
     changes = ["train.epochs=1", "data.max_pairs=2500", "data.test_size=60", "data.dev_size=60", "decode.beam=2"]
     recipe = load_recipe("numbers-en-vi", [*changes, "train.batch_size=32", "train.schedule=constant"])
     result = train_run(recipe, parse_method("plain"), 0, None, tmp_path)
-    assert result["test_bleu"] > 50
+    assert result.test_bleu > 50

@@ -19,6 +19,7 @@ from sklearn.datasets import load_digits
 
 from labelemb.lab.cli import main
 from labelemb.lab.cli.command import build_parser
+from labelemb.lab.data import TextInputs
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.lab.runs.loop import train_run
@@ -97,8 +98,8 @@ def test_labels_preprocessing_and_origin_are_inside(exported: tuple[Path, Path, 
     inside, trained = texts_inside(file, name), TrainedModel(run)
     assert inside["labels.json"] == trained.label_names
     assert inside["run.json"]["method"] == "label-embedding"
-    if trained.preprocessing["kind"] == "text":
-        assert inside["preprocessing.json"]["vocabulary"] == trained.preprocessing["vocabulary"]
+    if isinstance(trained.inputs, TextInputs):
+        assert inside["preprocessing.json"]["vocabulary"] == trained.inputs.vocabulary
     else:
         assert inside["preprocessing.json"]["shape"] == ["batch", 1, 8, 8]
 

@@ -10,7 +10,7 @@ import pytest
 
 from labelemb.lab.cli import main
 from labelemb.lab.tasks.beam import Hypothesis
-from labelemb.lab.trained.translator import Translator
+from labelemb.lab.trained.model import TrainedModel
 from tests.helpers.quick_runs import quick_run
 from tests.helpers.text_models import color_run, write_colors
 from tests.helpers.tiny_data import color_pairs
@@ -108,7 +108,7 @@ def test_a_line_of_two_thousand_words_is_translated(translate: Translate) -> Non
 
 
 def test_an_unknown_word_becomes_the_source_word_that_was_looked_at(run: Path) -> None:
-    generator = Translator(run).generator
+    generator = TrainedModel(run).generator
     unknown = generator.encoder.target.unknown
     die = generator.encoder.target.numbers["die"]
     hypothesis = Hypothesis([die, unknown, unknown], -1.0, -1.0, [0, 2, 1])
@@ -139,7 +139,7 @@ def test_a_recipe_with_a_beam_wider_than_its_vocabulary_searches_with_what_there
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     result = color_run(tmp_path, data, "decode.beam=99", "train.epochs=1")
-    assert result["beam"] == 12
+    assert result.beam == 12
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"cat\n")))
     assert main(["translate", str(tmp_path), "--n-best", "2"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
@@ -212,7 +212,7 @@ def test_a_vocabulary_of_another_size_is_refused(run: Path, data: Path, tmp_path
 def test_evaluate_prints_the_scores_of_texts(run: Path, data: Path, capsys: Capture) -> None:
     assert main(["evaluate", str(run), "--data", str(data)]) == 0
     header, _, dev, test, _, signature = capsys.readouterr().out.splitlines()
-    assert "calibrated BLEU" in header
+    assert "raw BLEU" in header
     assert "nrefs:1|case:mixed|eff:no|tok:none" in signature
     assert "ROUGE-L" in header
     assert "100.000" in dev

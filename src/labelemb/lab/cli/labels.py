@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 
 from labelemb.lab.cli.arguments import Verbs, add_json, add_verb, positive
 from labelemb.support.errors import UserError
-from labelemb.support.files import read_object
 from labelemb.support.interrupts import importing
 
 if TYPE_CHECKING:
@@ -78,10 +77,10 @@ def _add_picture(parser: argparse.ArgumentParser, usual: str) -> None:
 def _load(path: Path) -> "LabelSpace":
     """The label space of a run's folder, or in a file, also a table of similarities."""
     with importing():
-        from labelemb.lab.jobs.progress import say
-        from labelemb.lab.runs.label_files import load_space
+        from labelemb.lab.jobs.progress import print_line
+        from labelemb.lab.runs.labels import load_space
 
-    return load_space(path, warn=lambda message: say(f"labelemb: {message}"))
+    return load_space(path, warn=lambda message: print_line(f"labelemb: {message}"))
 
 
 def _nearest(options: argparse.Namespace) -> int:
@@ -109,10 +108,12 @@ def _listed(file: Path | None) -> list[str]:
 
 def _frequent(path: Path, space: "LabelSpace", count: int) -> list[str]:
     """The most frequent labels in a run's training; of a space alone, those that were observed right most often."""
+    with importing():
+        from labelemb.lab.runs.folder import RunFolder
+
     if not count:
         return []
-    about = path / "model.json"
-    counts: list[int] | None = read_object(about).get("label_counts") if about.is_file() else None
+    counts = RunFolder(path).label_counts()
     if counts is None and space.counts is not None:
         counts = space.counts.tolist()
     if counts is None:

@@ -1,7 +1,6 @@
 """Verbs of trained models: evaluate, predict."""
 
 import argparse
-import dataclasses
 import json
 from pathlib import Path
 
@@ -18,24 +17,6 @@ PREDICT_EXAMPLES = """\
   labelemb predict runs/intents/plain/seed-0 questions.txt -k 5
   labelemb predict runs/intents/plain/seed-0 questions.csv --json
 """
-
-
-COLUMNS = {"error %": "error", "NLL": "nll", "ECE %": "ece", "NLL scaled": "nll_scaled", "ECE scaled %": "ece_scaled"}
-TEXT_COLUMNS = {
-    "BLEU": "bleu",
-    "BLEU, penalty 1": "bleu_penalised",
-    "calibrated BLEU": "bleu_calibrated",
-    "greedy BLEU": "bleu_greedy",
-    "length": "length_ratio",
-    "length, penalty 1": "length_ratio_penalised",
-    "chrF": "chrf",
-    "ROUGE-1": "rouge1",
-    "ROUGE-2": "rouge2",
-    "ROUGE-L": "rougeL",
-    "exact %": "exact",
-    "perplexity": "perplexity",
-    "scaled": "perplexity_scaled",
-}
 
 
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
@@ -56,22 +37,22 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 def _evaluate(options: argparse.Namespace) -> int:
     with importing():
         from labelemb.lab.comparison.tables import markdown
-        from labelemb.lab.tasks.evaluation import TextScores
+        from labelemb.lab.tasks.records import to_json
         from labelemb.lab.trained.model import TrainedModel
 
     model = TrainedModel(options.run_folder)
     scores = model.evaluate(options.data)
     if options.json:
-        print(json.dumps({name: dataclasses.asdict(values) for name, values in scores.items()}))
+        print(json.dumps({name: to_json(values) for name, values in scores.items()}))
         return 0
-    columns = COLUMNS if model.recipe.task == "classification" else TEXT_COLUMNS
+    columns = model.task.evaluate_columns
     rows = []
     for name, values in scores.items():
         numbers = (getattr(values, column) for column in columns.values())
         rows.append([name, *("-" if number is None else f"{number:.3f}" for number in numbers)])
     print(markdown(["set", *columns], rows))
-    if isinstance(test := scores["test"], TextScores):
-        print(f"\nsacrebleu's signature of BLEU: {test.bleu_signature}")
+    if note := model.task.evaluate_note(scores["test"]):
+        print(f"\n{note}")
     return 0
 
 

@@ -76,7 +76,7 @@ def _compare(options: argparse.Namespace) -> int:
     recipe = read_recipe(options)
     with importing():
         from labelemb.lab.comparison.tables import render
-        from labelemb.lab.jobs.compare import Comparison, compare
+        from labelemb.lab.jobs.compare import compare
         from labelemb.lab.methods.method import parse_methods
 
     labels = read_labels(options)
@@ -85,35 +85,32 @@ def _compare(options: argparse.Namespace) -> int:
         methods = [method.warm_started() if method.reuses_labels else method for method in methods]
     out = options.out or RUNS / recipe.name
     outcome = compare(
-        Comparison(
-            recipe=recipe,
-            methods=methods,
-            seeds=range(options.seeds),
-            data=options.data,
-            out=out,
-            jobs=options.jobs,
-            options=read_running(options),
-            labels=labels,
-        )
+        recipe,
+        methods,
+        options.seeds,
+        out=out,
+        data=options.data,
+        jobs=options.jobs,
+        labels=labels,
+        options=read_running(options),
     )
     if options.json:
-        print(json.dumps(outcome.summary))
+        print(json.dumps(outcome.summary and outcome.summary.to_json()))
     elif outcome.summary is not None:
         print(render(outcome.summary))
         print(f"\nopen {out / 'report.html'} to look at it; summary.json, table.md and pictures are beside it")
     if not outcome.failures:
         return 0
-    return 2 if all(failure["user_error"] for failure in outcome.failures) else 1
+    return 2 if all(failure.user_error for failure in outcome.failures) else 1
 
 
 def _train(options: argparse.Namespace) -> int:
     recipe = read_recipe(options)
     with importing():
-        from labelemb.lab.jobs.compare import run_folder
-        from labelemb.lab.jobs.progress import RunBar, say
+        from labelemb.lab.jobs.train import describe, train
         from labelemb.lab.methods.method import parse_method
-        from labelemb.lab.runs.loop import train_run
-        from labelemb.lab.tasks.main_score import describe_scores
+        from labelemb.lab.runs.folder import run_folder
+        from labelemb.lab.tasks.records import to_json
 
     labels = read_labels(options)
     method = parse_method(options.method or ("label-embedding" if labels is None else "reused-labels"))
@@ -122,25 +119,12 @@ def _train(options: argparse.Namespace) -> int:
     if options.warm_start:
         method = method.warm_started()
     out = options.out or run_folder(RUNS / recipe.name, method.name, options.seed)
-    bar = RunBar(f"{method.name} seed {options.seed}")
-    try:
-        result = train_run(
-            recipe,
-            method,
-            options.seed,
-            options.data,
-            out,
-            labels=labels,
-            options=read_running(options),
-            report=bar.update,
-            warn=lambda message: say(f"labelemb: {message}"),
-        )
-    finally:
-        bar.close()
+    running = read_running(options)
+    result = train(recipe, method, options.seed, out=out, data=options.data, labels=labels, options=running)
     if os.environ.get("RANK", "0") != "0":  # torchrun: one process speaks for all
         return 0
     if options.json:
-        print(json.dumps(result))
+        print(json.dumps(to_json(result)))
     else:
-        print(f"{describe_scores(result)}, at epoch {result['best_epoch']:g}; the run is in {out}")
+        print(f"{describe(result)}; the run is in {out}")
     return 0

@@ -13,7 +13,7 @@ from labelemb.support.interrupts import importing
 from labelemb.support.wording import escape_text
 
 if TYPE_CHECKING:
-    from labelemb.lab.trained.translator import Translated
+    from labelemb.lab.trained.model import Translated
 
 LARGEST_PENALTY = 10
 """Of a length penalty: 0 to 1 is usual."""
@@ -57,10 +57,10 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 def _translate(options: argparse.Namespace) -> int:
     with importing():
-        from labelemb.lab.trained.translator import Translator
+        from labelemb.lab.trained.model import TrainedModel
 
-    translator = Translator(options.run_folder)
-    searching = translator.search_options(
+    model = TrainedModel(options.run_folder)
+    searching = model.search_options(
         beam=options.beam,
         length_penalty=options.length_penalty,
         temperature=options.temperature,
@@ -74,7 +74,7 @@ def _translate(options: argparse.Namespace) -> int:
     typed = sys.stdin.isatty()
     lines = read_stream(sys.stdin.buffer)
     block = {"lines_at_once": 1} if typed else {}  # a line that is typed is translated at once
-    found = translator.translate(lines, searching, options.replace_unknown, options.batch_size, **block)
+    found = model.translate(lines, searching, options.replace_unknown, options.batch_size, **block)
     for number, hypotheses in enumerate(found, 1):
         for hypothesis in hypotheses:
             numbered = [str(number)] if options.n_best is not None and options.n_best > 1 else []

@@ -1,13 +1,13 @@
-"""Which runs a comparison consists of, which of them are missing, and whose labels a run reuses."""
+"""The runs of a comparison: which of them are missing, and whose labels a run reuses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from labelemb.lab.comparison.order import Task
+from labelemb.lab.comparison.pool import PlannedRun
 from labelemb.lab.methods.method import LEARNS, Method
 from labelemb.lab.recipes.recipe import Recipe
-from labelemb.lab.runs.folder import RunFolder
+from labelemb.lab.runs.folder import RunFolder, run_folder
 from labelemb.lab.runs.labels import LabelSource
 from labelemb.lab.runs.messages import RunOptions
 from labelemb.support.errors import UserError
@@ -18,7 +18,7 @@ FEW = 3
 
 @dataclass(frozen=True)
 class Comparison:
-    """What to compare, and where."""
+    """What to compare, and the folder of its runs."""
 
     recipe: Recipe
     methods: Sequence[Method]
@@ -28,29 +28,25 @@ class Comparison:
     jobs: int
     options: RunOptions
     labels: LabelSource | None = None
-    """For all seeds of the methods that reuse labels; without it, each seed reuses what label embedding's learned."""
+    """Labels for all runs that reuse some; without it, each seed reuses what label embedding's same seed learned."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done."""
+    """The runs that a comparison still has to train."""
 
-    missing: list[Task]
+    missing: list[PlannedRun]
     """Runs to train, seed by seed so that an unfinished comparison is fair already."""
     finished: int
 
 
-def run_folder(out: Path, method: str, seed: int) -> Path:
-    return out / method / f"seed-{seed}"
-
-
 def make_plan(comparison: Comparison) -> Plan:
-    """The runs that are missing; one whose labels cannot be had is an error that says what to do."""
+    """The runs that are missing. A run whose labels are not available is a `UserError`."""
     check_labels(comparison)
-    tasks = [_task(comparison, method, seed) for seed in comparison.seeds for method in comparison.methods]
-    missing = [task for task in tasks if not RunFolder(task.folder).result_file.exists()]
+    runs = [_planned_run(comparison, method, seed) for seed in comparison.seeds for method in comparison.methods]
+    missing = [run for run in runs if not RunFolder(run.folder).result_file.exists()]
     _check_sources(missing)
-    return Plan(missing, len(tasks) - len(missing))
+    return Plan(missing, len(runs) - len(missing))
 
 
 def check_labels(comparison: Comparison) -> None:
@@ -77,16 +73,16 @@ def source_method(comparison: Comparison) -> str:
 
 
 def labels_of(comparison: Comparison, method: Method, seed: int) -> LabelSource | None:
-    """What a run reuses; it may not be there yet."""
+    """The labels that a run reuses; the file may not exist yet."""
     if not method.reuses_labels:
         return None
     if comparison.labels is not None:
-        return replace(comparison.labels, quiet=True)  # the comparison has said it once for all runs
+        return replace(comparison.labels, quiet=True)  # the comparison warns once for all runs
     return LabelSource(_source(comparison, source_method(comparison), seed).labels_file, quiet=True)
 
 
 def expected_digest(comparison: Comparison, method_name: str, seed: int) -> str | None:
-    """The digest of the labels that a run in the folder must have been trained with; None if nobody can know."""
+    """The digest of the labels that a run in the folder must have been trained with; None if that is not known."""
     method = next((method for method in comparison.methods if method.name == method_name), None)
     labels = None if method is None else labels_of(comparison, method, seed)
     if labels is None or (comparison.labels is None and not labels.path.exists()):
@@ -94,20 +90,20 @@ def expected_digest(comparison: Comparison, method_name: str, seed: int) -> str 
     return labels.digest
 
 
-def _task(comparison: Comparison, method: Method, seed: int) -> Task:
+def _planned_run(comparison: Comparison, method: Method, seed: int) -> PlannedRun:
     labels = labels_of(comparison, method, seed)
     after = None if labels is None or comparison.labels is not None else labels.path.parent
-    return Task(method.name, seed, run_folder(comparison.out, method.name, seed), labels, after)
+    return PlannedRun(method.name, seed, run_folder(comparison.out, method.name, seed), labels, after)
 
 
 def _source(comparison: Comparison, method: str, seed: int) -> RunFolder:
     return RunFolder(run_folder(comparison.out, method, seed))
 
 
-def _check_sources(missing: Sequence[Task]) -> None:
+def _check_sources(missing: Sequence[PlannedRun]) -> None:
     """Every run whose labels are reused is finished and has kept them, or will be trained."""
-    trained = {task.folder for task in missing}
-    sources = {task.after for task in missing if task.after is not None} - trained
+    trained = {run.folder for run in missing}
+    sources = {run.after for run in missing if run.after is not None} - trained
     lacking = sorted(folder for folder in sources if not RunFolder(folder).labels_file.exists())
     if not lacking:
         return

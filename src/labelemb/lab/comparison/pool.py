@@ -1,4 +1,4 @@
-"""Runs in parallel worker processes, and what comes back from them."""
+"""Runs in parallel worker processes: which run comes next, and the events of all workers."""
 
 import json
 import os
@@ -10,29 +10,104 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from pathlib import Path
+from typing import IO
 
-from labelemb.lab.comparison.order import Task, TaskOrder
+from labelemb.lab.comparison.protocol import (
+    LAST_EVENTS,
+    Busy,
+    Done,
+    Event,
+    Failed,
+    RunRequest,
+    Started,
+    Stopped,
+    WorkerSetup,
+)
+from labelemb.lab.runs.labels import LabelSource
+from labelemb.lab.tasks.records import from_json, to_json
 
 WORKER = (sys.executable, "-m", "labelemb.lab.comparison.worker")
-ENDS = ("done", "failed", "busy", "stopped")
-"""Kinds of the last event of an attempt; a run that is busy, in the hands of another comparison, comes back later."""
 STOP_SECONDS = 60.0
 """How long a worker may take to write its checkpoint when asked to stop."""
 
 
 @dataclass(frozen=True)
-class Event:
-    """Something a worker said of its run. `kind` is started, progress, warning, done, failed, busy or stopped."""
+class PlannedRun:
+    """One run of a comparison."""
+
+    method: str
+    seed: int
+    folder: Path
+    labels: LabelSource | None = None
+    """Where it finds the labels that it reuses."""
+    after: Path | None = None
+    """The folder of another planned run that must be finished before this one starts."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.method} seed {self.seed}"
+
+    def to_request(self) -> RunRequest:
+        labels = None if self.labels is None else self.labels.to_message()
+        return RunRequest(self.method, self.seed, str(self.folder), labels)
+
+
+@dataclass(frozen=True)
+class RunEvent:
+    """An event of a run, and the number of the worker that sent it."""
 
     slot: int
-    task: Task
-    kind: str
-    values: dict[str, Any]
+    run: PlannedRun
+    event: Event
+
+
+class RunOrder:
+    """Gives runs to threads: in their order, but none before the run whose labels it needs."""
+
+    def __init__(self, runs: Sequence[PlannedRun]) -> None:
+        self._waiting = list(runs)
+        self._open = {run.folder for run in runs}  # waiting or in progress
+        self._failed: dict[Path, str] = {}
+        self._changed = threading.Condition()
+
+    def take(self) -> PlannedRun | None:
+        """The first run that need not wait for another; waits if all must. None when there is nothing left."""
+        with self._changed:
+            while self._waiting:
+                for index, run in enumerate(self._waiting):
+                    if run.after not in self._open:
+                        return self._waiting.pop(index)
+                self._changed.wait()
+            return None
+
+    def obstacle(self, run: PlannedRun) -> str:
+        """The title of the failed run that this one needed; empty if there is none."""
+        return "" if run.after is None else self._failed.get(run.after, "")
+
+    def end(self, run: PlannedRun, done: bool) -> None:
+        """A run that was taken has ended, well or not."""
+        with self._changed:
+            self._open.discard(run.folder)
+            if not done:
+                self._failed[run.folder] = run.title
+            self._changed.notify_all()
+
+    def postpone(self, run: PlannedRun) -> None:
+        """A run that was taken cannot be done now: it comes back after all others."""
+        with self._changed:
+            self._waiting.append(run)
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Drop all waiting runs."""
+        with self._changed:
+            self._waiting.clear()
+            self._changed.notify_all()
 
 
 class WorkerPool:
-    """`jobs` worker processes that share a list of tasks.
+    """`jobs` worker processes that share a list of runs.
 
     A worker keeps its process from run to run, so that importing is paid once. One that dies is replaced, and its run
     counts as failed.
@@ -40,20 +115,20 @@ class WorkerPool:
 
     def __init__(
         self,
-        tasks: Sequence[Task],
+        runs: Sequence[PlannedRun],
         jobs: int,
-        comparison: dict[str, Any],
-        threads: int,
+        setup: WorkerSetup,
         worker: Sequence[str] = WORKER,
     ) -> None:
-        self.order = TaskOrder(tasks)
-        self._comparison, self._worker = comparison, worker
+        self.order = RunOrder(runs)
+        self._setup, self._worker = setup, worker
+        threads = setup.options.threads
         self._environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self._slots = [_Slot(self, number) for number in range(min(jobs, len(tasks)))]
+        self._events: queue.SimpleQueue[RunEvent | None] = queue.SimpleQueue()
+        self._slots = [_Slot(self, number) for number in range(min(jobs, len(runs)))]
 
-    def events(self) -> Iterator[Event]:
-        """Everything the workers say, until all tasks are done or failed."""
+    def events(self) -> Iterator[RunEvent]:
+        """The events of all workers, until all runs are done or failed."""
         for slot in self._slots:
             slot.thread.start()
         working = len(self._slots)
@@ -72,7 +147,7 @@ class WorkerPool:
         for slot in self._slots:
             slot.wait()
 
-    def put(self, event: Event | None) -> None:
+    def put(self, event: RunEvent | None) -> None:
         self._events.put(event)
 
     def start_process(self, errors: IO[bytes]) -> subprocess.Popen[str]:
@@ -88,12 +163,12 @@ class WorkerPool:
             env=self._environment,
             start_new_session=True,
         )
-        _send(process, self._comparison)
+        _send(process, self._setup)
         return process
 
 
 class _Slot:
-    """One place of the pool: a thread that feeds tasks to a worker process and passes its events on."""
+    """One worker of the pool: a thread that sends runs to a worker process and passes its events on."""
 
     def __init__(self, pool: WorkerPool, number: int) -> None:
         self.pool, self.number = pool, number
@@ -119,88 +194,84 @@ class _Slot:
     def _work(self) -> None:
         try:
             with tempfile.TemporaryFile() as errors:
-                self._take_tasks(errors)
-        except OSError as error:  # there is no place for a temporary file
-            while (task := self.pool.order.take()) is not None:
-                self._fail(task, _reason(error))
-                self.pool.order.end(task, done=False)
+                self._train_runs(errors)
+        except OSError as error:  # a temporary file cannot be made
+            while (run := self.pool.order.take()) is not None:
+                self._send_event(run, Failed(_reason(error)))
+                self.pool.order.end(run, done=False)
         finally:
-            self.pool.put(None)  # whoever listens to the events must not wait for this slot any more
+            self.pool.put(None)  # whoever reads the events must not wait for this slot any more
 
-    def _take_tasks(self, errors: IO[bytes]) -> None:
-        while not self._stopping and (task := self.pool.order.take()) is not None:
-            outcome = self._attempt(task, errors)
-            if outcome == "busy":
-                self.pool.order.postpone(task)
+    def _train_runs(self, errors: IO[bytes]) -> None:
+        while not self._stopping and (run := self.pool.order.take()) is not None:
+            last = self._attempt(run, errors)
+            if isinstance(last, Busy):
+                self.pool.order.postpone(run)
             else:
-                self.pool.order.end(task, done=outcome == "done")
+                self.pool.order.end(run, done=isinstance(last, Done))
         if self._process is not None:
             assert self._process.stdin is not None
             self._process.stdin.close()
             self._process.wait()
 
-    def _attempt(self, task: Task, errors: IO[bytes]) -> str:
-        """One task; the kind of its last event."""
-        self._tell(task, "started", {})
+    def _attempt(self, run: PlannedRun, errors: IO[bytes]) -> Event:
+        """Train one run; its last event."""
+        self._send_event(run, Started())
         try:
-            return self._run(task, errors)
-        except Exception as error:  # whatever it is, others wait for the end of this task
-            return self._fail(task, _reason(error))
+            return self._train(run, errors)
+        except Exception as error:  # whatever it is, others wait for the end of this run
+            return self._send_event(run, Failed(_reason(error)))
 
-    def _run(self, task: Task, errors: IO[bytes]) -> str:
-        if obstacle := self.pool.order.obstacle(task):
-            return self._fail(task, f"{obstacle}, whose labels it needs, failed", user_error=True)
+    def _train(self, run: PlannedRun, errors: IO[bytes]) -> Event:
+        if obstacle := self.pool.order.obstacle(run):
+            return self._send_event(run, Failed(f"{obstacle}, whose labels it needs, failed", user_error=True))
         with self._lock:
             if self._stopping:
-                return "stopped"
+                return Stopped()
             if self._process is None or self._process.poll() is not None:
                 errors.seek(0)
                 errors.truncate()
                 self._process = self.pool.start_process(errors)
         process = self._process
-        _send(process, task.to_message())
+        _send(process, run.to_request())
         assert process.stdout is not None
         for line in process.stdout:
-            values = _read_event(line)
-            if values is None:
+            event = _read_event(line)
+            if event is None:
                 continue
-            kind = values.pop("event")
-            if kind == "stopped" and not self._stopping:
+            if isinstance(event, Stopped) and not self._stopping:
                 process.wait()
-                return self._fail(task, "its worker was told to stop, and saved a checkpoint: run the command again")
-            self._tell(task, kind, values)
-            if kind in ENDS:
-                return str(kind)
-        return self._fail(task, _death(process, errors))
+                message = "its worker was told to stop, and saved a checkpoint: run the command again"
+                return self._send_event(run, Failed(message))
+            self._send_event(run, event)
+            if isinstance(event, LAST_EVENTS):
+                return event
+        return self._send_event(run, Failed(_death(process, errors)))
 
-    def _fail(self, task: Task, message: str, user_error: bool = False) -> str:
-        self._tell(task, "failed", {"message": message, "user_error": user_error})
-        return "failed"
-
-    def _tell(self, task: Task, kind: str, values: dict[str, Any]) -> None:
-        self.pool.put(Event(self.number, task, kind, values))
+    def _send_event(self, run: PlannedRun, event: Event) -> Event:
+        self.pool.put(RunEvent(self.number, run, event))
+        return event
 
 
 def _reason(error: Exception) -> str:
     return f"cannot run a worker: {getattr(error, 'strerror', None) or error}"
 
 
-def _send(process: subprocess.Popen[str], message: dict[str, Any]) -> None:
+def _send(process: subprocess.Popen[str], message: WorkerSetup | RunRequest) -> None:
     assert process.stdin is not None
     try:
-        process.stdin.write(json.dumps(message) + "\n")
+        process.stdin.write(json.dumps(to_json(message)) + "\n")
         process.stdin.flush()
     except BrokenPipeError:
         pass  # the end of its output tells that it died
 
 
-def _read_event(line: str) -> dict[str, Any] | None:
-    """What a worker said; None for what a library printed past Python, or a line within which the worker died."""
+def _read_event(line: str) -> Event | None:
+    """An event of a worker; None for a line that a library printed, or within which the worker died."""
     try:
-        values = json.loads(line)
+        return from_json(line, Event)  # type: ignore[arg-type]  # a union, of which mypy wants a class
     except ValueError:
         return None
-    return values if isinstance(values, dict) and "event" in values else None
 
 
 def _death(process: subprocess.Popen[str], errors: IO[bytes]) -> str:

@@ -1,93 +1,92 @@
-"""A worker process of a comparison: trains the runs it is told on standard input, reports on standard output.
-
-One JSON object a line in both directions. The first line in is the comparison (recipe, data, options), each further one
-a run (method, seed, folder, labels to reuse); out come `progress`, `warning`, and for each run `done`, `failed`, `busy`
-or `stopped`.
+"""A worker process of a comparison: trains the runs that it reads from standard input and writes events to standard
+output. `protocol.py` has the messages.
 """
 
 import json
 import signal
 import sys
 import traceback
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from labelemb.lab.methods.method import parse_method
-from labelemb.lab.recipes.recipe import Recipe, parse_recipe
+from labelemb.lab.comparison.protocol import (
+    Busy,
+    Done,
+    Event,
+    Failed,
+    Moved,
+    RunRequest,
+    Stopped,
+    Warned,
+    WorkerSetup,
+)
+from labelemb.lab.recipes.recipe import parse_recipe
 from labelemb.lab.runs.folder import FolderBusy
 from labelemb.lab.runs.labels import LabelSource
 from labelemb.lab.runs.loop import train_run
-from labelemb.lab.runs.messages import Progress, RunOptions
-from labelemb.lab.tasks.main_score import describe_scores
+from labelemb.lab.runs.messages import Progress
+from labelemb.lab.tasks import task_of_result
+from labelemb.lab.tasks.records import from_json, to_json
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import Interrupted, StopRequests
 
 
 class Reporter:
-    """Writes events. When nobody listens any more, the comparison was killed: the worker then stops as well."""
+    """Writes events. If nobody reads them, the comparison was killed: the worker then stops too."""
 
     def __init__(self, stream: TextIO, stop: StopRequests) -> None:
         self.stream, self.stop = stream, stop
 
-    def send(self, event: str, **values: Any) -> None:
+    def send(self, event: Event) -> None:
         try:
-            print(json.dumps({"event": event, **values}), file=self.stream, flush=True)
+            print(json.dumps(to_json(event)), file=self.stream, flush=True)
         except BrokenPipeError:
             self.stop.request(signal.SIGTERM)
 
     def progress(self, progress: Progress) -> None:
-        self.send("progress", **asdict(progress))
+        self.send(Moved(progress))
 
     def warn(self, message: str) -> None:
-        self.send("warning", message=message)
+        self.send(Warned(message))
 
 
 def main() -> int:
     stop = StopRequests()
     reporter = Reporter(sys.stdout, stop)
     sys.stdout = sys.stderr  # a library that prints must not end up among the events
-    comparison = json.loads(sys.stdin.readline())
-    recipe = parse_recipe(comparison["recipe"], where="the recipe of the comparison")
-    data = Path(comparison["data"]) if comparison["data"] else None
-    options = RunOptions(**comparison["options"])
+    setup = from_json(sys.stdin.readline(), WorkerSetup)
     for line in sys.stdin:
-        if not _train(json.loads(line), recipe, data, options, reporter, stop):
+        last = _train(setup, from_json(line, RunRequest), reporter, stop)
+        reporter.send(last)
+        if isinstance(last, Stopped):
             return 1
     return 0
 
 
-def _train(
-    task: dict[str, Any], recipe: Recipe, data: Path | None, options: RunOptions, reporter: Reporter, stop: StopRequests
-) -> bool:
-    """One run; False if the worker is to stop."""
-    folder = Path(task["folder"])
+def _train(setup: WorkerSetup, request: RunRequest, reporter: Reporter, stop: StopRequests) -> Event:
+    """Train one run; its last event."""
     try:
         result = train_run(
-            recipe,
-            parse_method(task["method"]),
-            task["seed"],
-            data,
-            folder,
-            labels=LabelSource.from_message(task.get("labels")),
-            options=options,
+            parse_recipe(setup.recipe, where="the recipe of the comparison"),
+            request.method,
+            request.seed,
+            setup.data,
+            Path(request.folder),
+            labels=None if request.labels is None else LabelSource.from_message(request.labels),
+            options=setup.options,
             report=reporter.progress,
             warn=reporter.warn,
             stop=stop,
         )
     except Interrupted:
-        reporter.send("stopped")
-        return False
+        return Stopped()
     except FolderBusy:
-        reporter.send("busy")
+        return Busy()
     except UserError as error:
-        reporter.send("failed", message=str(error), user_error=True)
+        return Failed(str(error), user_error=True)
     except Exception as error:
-        trace = traceback.format_exc()
-        reporter.send("failed", message=f"{type(error).__name__}: {error}", user_error=False, trace=trace)
-    else:
-        reporter.send("done", test_error=result["test_error"], scores=describe_scores(result))
-    return True
+        return Failed(f"{type(error).__name__}: {error}", trace=traceback.format_exc())
+    return Done(task_of_result(result).describe(result))
 
 
 if __name__ == "__main__":

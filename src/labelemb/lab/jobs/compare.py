@@ -1,41 +1,91 @@
 """The main job: methods x seeds in parallel processes, resumable, then the summary of all finished runs."""
 
-import dataclasses
+import os
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from labelemb import LabelSpace, __version__
 from labelemb.lab.bodies import make_body
-from labelemb.lab.comparison.plan import Comparison, Plan, check_labels, expected_digest, make_plan, run_folder
+from labelemb.lab.comparison.curves import plot_curves, plot_heatmap
+from labelemb.lab.comparison.plan import Comparison, Plan, check_labels, expected_digest, make_plan
 from labelemb.lab.comparison.pool import WorkerPool
-from labelemb.lab.comparison.summary import find_runs, finished_results, summarise
+from labelemb.lab.comparison.protocol import Failed, WorkerSetup
+from labelemb.lab.comparison.summary import FolderResults, Summary, labels_first, read_results
 from labelemb.lab.comparison.tables import render
 from labelemb.lab.data import Dataset, load_data, load_data_if_any
-from labelemb.lab.jobs.progress import Board, say
+from labelemb.lab.jobs.progress import ComparisonProgress, print_line
+from labelemb.lab.methods.method import Method, parse_method
+from labelemb.lab.recipes.recipe import Recipe
+from labelemb.lab.report import write_page
 from labelemb.lab.runs.engine import check_device
-from labelemb.lab.runs.folder import RunFolder, RunIdentity, keep_recipe
-from labelemb.lab.runs.label_files import load_space
+from labelemb.lab.runs.folder import RunFolder, find_runs, keep_recipe
+from labelemb.lab.runs.labels import LabelSource, load_space
+from labelemb.lab.runs.logs import require_tensorboard
+from labelemb.lab.runs.messages import RunOptions
 from labelemb.lab.runs.start import start_digest
-from labelemb.lab.runs.tensorboard import require_tensorboard
 from labelemb.lab.tasks.model import out_features
+from labelemb.lab.tasks.records import RunIdentity
 from labelemb.support.errors import UserError
 from labelemb.support.files import make_folder, write_json, write_text
 from labelemb.support.interrupts import Interrupted
 
+METHODS = ("plain", "label-embedding")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run of a comparison that failed."""
+
+    run: str
+    message: str
+    user_error: bool
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a comparison: the summary of everything finished in its folder, and what failed."""
+    """What came of a comparison: the summary of everything finished in its folder, and the runs that failed."""
 
-    summary: dict[str, Any] | None
-    failures: list[dict[str, Any]]
+    summary: Summary | None
+    failures: list[Failure]
 
 
-def compare(comparison: Comparison) -> Outcome:
-    """Train what is missing, then summarise. Finished runs are kept, unfinished ones go on from their checkpoints."""
+def compare(
+    recipe: Recipe,
+    methods: Sequence[str | Method] = METHODS,
+    seeds: int = 5,
+    *,
+    out: Path | str,
+    data: Path | str | None = None,
+    jobs: int | None = None,
+    labels: LabelSource | None = None,
+    options: RunOptions = RunOptions(threads=1),  # noqa: B008  frozen
+) -> Outcome:
+    """Train methods with several seeds each, in parallel processes, and write summary, tables, pictures and report.
+
+    Finished runs in the folder are kept, unfinished ones go on from their checkpoints.
+
+    Args:
+        recipe: data, body and training; made by `load_recipe`.
+        methods: names, with options as `label-embedding@tau=1`.
+        seeds: how many; seeds 0 to `seeds` - 1 are trained.
+        out: the folder of the comparison.
+        data: the data; None looks in the usual places.
+        jobs: how many processes; None takes one for each processor core.
+        labels: for methods that reuse labels; without it each seed reuses what label embedding's same seed learned.
+        options: how to run.
+    """
+    parsed = [parse_method(method) if isinstance(method, str) else method for method in methods]
+    path = None if data is None else Path(data)
+    return run_comparison(
+        Comparison(recipe, parsed, range(seeds), path, Path(out), jobs or os.cpu_count() or 1, options, labels)
+    )
+
+
+def run_comparison(comparison: Comparison) -> Outcome:
+    """Train what is missing, then summarise."""
     check_labels(comparison)
     make_folder(comparison.out)
     check_folder(comparison)
@@ -62,12 +112,21 @@ def check_folder(comparison: Comparison, data: Dataset | None = None) -> None:
     for run in find_runs(comparison.out):
         method, seed = run.path.parent.name, int(run.path.name.removeprefix("seed-"))
         digest = expected_digest(comparison, method, seed)
-        identity = RunIdentity(recipe.name, recipe.fingerprint(), method, seed, __version__, digest, start)
-        run.check(dataclasses.replace(identity, data_digest=data.digest if data else None), recipe)
+        identity = RunIdentity(
+            recipe=recipe.name,
+            fingerprint=recipe.fingerprint(),
+            method=method,
+            seed=seed,
+            version=__version__,
+            labels=digest,
+            start=start,
+            data_digest=None if data is None else data.digest,
+        )
+        run.check(identity, recipe)
 
 
 def check_feasible(comparison: Comparison, data: Dataset) -> None:
-    """Look at the device and make every head once, so that what is wrong with them is said at once, and once."""
+    """Check the device and make every head once, so that an error is reported once, before any training."""
     check_device(comparison.recipe.train)
     if comparison.options.tensorboard:
         require_tensorboard()
@@ -81,32 +140,28 @@ def check_feasible(comparison: Comparison, data: Dataset) -> None:
 def _space_to_reuse(comparison: Comparison, names: list[str]) -> LabelSpace:
     """The labels of --labels; a stand-in, each label like itself alone, for those that the runs will learn."""
     if comparison.labels is not None:
-        return comparison.labels.matched(names, warn=lambda message: say(f"labelemb: {message}")).space
+        return comparison.labels.matched(names, warn=lambda message: print_line(f"labelemb: {message}")).space
     return LabelSpace.from_top_k([[index] for index in range(len(names))], [[1.0]] * len(names), names)
 
 
-def _train(comparison: Comparison, plan: Plan) -> list[dict[str, Any]]:
-    tasks = plan.missing
-    jobs = min(comparison.jobs, len(tasks))
-    message = {
-        "recipe": comparison.recipe.to_toml(),
-        "data": str(comparison.data) if comparison.data else None,
-        "options": dataclasses.asdict(comparison.options),
-    }
-    pool = WorkerPool(tasks, jobs, message, comparison.options.threads)
-    board = Board(len(tasks), plan.finished, jobs)
+def _train(comparison: Comparison, plan: Plan) -> list[Failure]:
+    """Train the missing runs; those that failed."""
+    jobs = min(comparison.jobs, len(plan.missing))
+    data = None if comparison.data is None else str(comparison.data)
+    pool = WorkerPool(plan.missing, jobs, WorkerSetup(comparison.recipe.to_toml(), data, comparison.options))
+    progress = ComparisonProgress(len(plan.missing), plan.finished, jobs)
     failures = []
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         for event in pool.events():
-            board.show(event)
-            if event.kind == "failed":
-                failures.append({"run": event.task.title, **event.values})
+            progress.show(event)
+            if isinstance(event.event, Failed):
+                failures.append(Failure(event.run.title, event.event.message, event.event.user_error))
     except (KeyboardInterrupt, Interrupted) as stopped:
         pool.stop()
         raise stopped if isinstance(stopped, Interrupted) else Interrupted(signal.SIGINT) from None
     finally:
-        board.close()
+        progress.close()
         signal.signal(signal.SIGTERM, before)
     return failures
 
@@ -115,39 +170,30 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise Interrupted(number)
 
 
-def write_summary(out: Path) -> dict[str, Any] | None:
-    """summary.json, table.md, pictures and report.html from all finished runs of a folder; None without any."""
-    from labelemb.lab.report import write_report  # slow to import, and the workers can start meanwhile
-
-    results = finished_results(out)
-    if not results:
+def write_summary(out: Path) -> Summary | None:
+    """Write summary.json, table.md, pictures and report.html from all finished runs of a folder; None without any."""
+    found = read_results(out)
+    if found.summary is None:
         return None
-    summary = write_tables(results, out)
-    _write_heatmap(out, results)
-    write_report(out)
-    return summary
+    write_tables(found, out)
+    _write_heatmap(found, out)
+    write_page(found, out / "report.html")
+    return found.summary
 
 
-def write_tables(results: dict[str, list[dict[str, Any]]], out: Path) -> dict[str, Any]:
-    """summary.json, table.md and curves.png."""
-    from labelemb.lab.comparison.curves import plot_curves
-
-    summary = summarise(results)
-    write_json(out / "summary.json", summary)
-    write_text(out / "table.md", render(summary) + "\n")
-    plot_curves(results, out / "curves.png")
-    return summary
+def write_tables(found: FolderResults, out: Path) -> None:
+    """Write summary.json, table.md and curves.png."""
+    assert found.summary is not None
+    write_json(out / "summary.json", found.summary.to_json())
+    write_text(out / "table.md", render(found.summary) + "\n")
+    plot_curves(found.results, out / "curves.png")
 
 
-def _write_heatmap(out: Path, results: dict[str, list[dict[str, Any]]]) -> None:
-    """The label space of the first method that learned one: label embedding's, if it is there."""
-    from labelemb.lab.comparison.curves import plot_heatmap
-
-    methods = sorted(results, key=lambda method: (not method.startswith("label-embedding"), method))
-    for method in methods:
-        for result in results[method]:
-            run = RunFolder(run_folder(out, method, result["seed"]))
+def _write_heatmap(found: FolderResults, out: Path) -> None:
+    """Draw the label space of the first run that has one, label embedding's before others."""
+    for method in labels_first(list(found.finished)):
+        for run, result in found.finished[method].items():
             if run.labels_file.exists():
                 space = load_space(run.labels_file)
-                plot_heatmap(space, out / "heatmap.png", title=f"{method}, seed {result['seed']}")
+                plot_heatmap(space, out / "heatmap.png", title=f"{method}, seed {result.seed}")
                 return

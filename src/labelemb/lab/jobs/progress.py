@@ -1,4 +1,4 @@
-"""Progress for people: bars in a terminal, a line for each finished run elsewhere."""
+"""Progress on standard error: bars in a terminal, elsewhere a line for each finished run."""
 
 import os
 import sys
@@ -6,17 +6,18 @@ from typing import Any
 
 from tqdm import tqdm
 
-from labelemb.lab.comparison.pool import Event, Task
+from labelemb.lab.comparison.pool import PlannedRun, RunEvent
+from labelemb.lab.comparison.protocol import Busy, Done, Failed, Moved, Started, Warned
 from labelemb.lab.runs.messages import Progress
 
 
-def say(message: str) -> None:
-    """A line on standard error that does not break the bars."""
+def print_line(message: str) -> None:
+    """Print a line on standard error without breaking the bars."""
     tqdm.write(message, file=sys.stderr)
 
 
 def _live() -> bool:
-    """Whether somebody watches: a terminal, and of the processes of a run the first."""
+    """Whether to draw bars: in a terminal, and only in the first process of a run."""
     return sys.stderr.isatty() and os.environ.get("RANK", "0") == "0"
 
 
@@ -29,29 +30,28 @@ class RunBar:
     def update(self, progress: Progress) -> None:
         self.bar.total = progress.total_steps
         if self.bar.n == 0:
-            self.bar.initial = progress.step  # a resumed run: what was done before tells nothing of the speed
+            self.bar.initial = progress.step  # a resumed run: earlier steps say nothing about the speed
         self.bar.n = progress.step
-        self.bar.set_postfix_str(state_of(**vars(progress)), refresh=False)
+        self.bar.set_postfix_str(str(progress), refresh=False)
         self.bar.refresh()
 
     def close(self) -> None:
         self.bar.close()
 
 
-class Board:
-    """The state of a comparison: one bar over all runs, and a line for each run that is under way."""
+class ComparisonProgress:
+    """The progress of a comparison: one bar over all runs, and a line for each run in progress."""
 
-    def __init__(self, tasks: int, finished: int, jobs: int) -> None:
+    def __init__(self, runs: int, finished: int, jobs: int) -> None:
         self.live = _live()
-        self.tasks, self.finished, self.ended = tasks, finished, 0
+        self.runs, self.finished, self.ended = runs, finished, 0
         self.shares = [0.0] * jobs
-        self.waiting: set[Task] = set()
-        everything = "{l_bar}{bar}| {n:.1f}/{total} runs [{elapsed}<{remaining}]"
+        self.waiting: set[PlannedRun] = set()
         self.overall: Any = tqdm(
-            total=tasks + finished,
+            total=runs + finished,
             initial=finished,
             desc="compare",
-            bar_format=everything,
+            bar_format="{l_bar}{bar}| {n:.1f}/{total} runs [{elapsed}<{remaining}]",
             smoothing=0,
             file=sys.stderr,
             disable=not self.live,
@@ -61,35 +61,36 @@ class Board:
             for slot in range(jobs)
         ]
 
-    def show(self, event: Event) -> None:
-        values, task = event.values, event.task
-        if event.kind == "started":
-            self._line(event.slot, f"{task.title}: starting")
-        elif event.kind == "progress":
-            self.shares[event.slot] = values["step"] / values["total_steps"]
-            self._line(event.slot, f"{task.title}: {state_of(**values)}")
-        elif event.kind == "busy":
-            self._wait(event.slot, task)
-        elif event.kind == "warning":
-            say(f"{task.title}: {values['message']}")
-        elif event.kind in ("done", "failed"):
-            self._end(event, task)
+    def show(self, sent: RunEvent) -> None:
+        title, event = sent.run.title, sent.event
+        if isinstance(event, Started):
+            self._line(sent.slot, f"{title}: starting")
+        elif isinstance(event, Moved):
+            self.shares[sent.slot] = event.progress.step / event.progress.total_steps
+            self._line(sent.slot, f"{title}: {event.progress}")
+        elif isinstance(event, Busy):
+            self._wait(sent.slot, sent.run)
+        elif isinstance(event, Warned):
+            print_line(f"{title}: {event.message}")
+        elif isinstance(event, Done):
+            self._end(sent.slot)
+            if not self.live:
+                print_line(f"[{self.ended}/{self.runs}] {title}: {event.scores}")
+        elif isinstance(event, Failed):
+            self._end(sent.slot)
+            print_line(event.trace + f"labelemb: {title} failed: {event.message}")
         self.overall.n = self.finished + self.ended + sum(self.shares)
         self.overall.refresh()
 
-    def _end(self, event: Event, task: Task) -> None:
+    def _end(self, slot: int) -> None:
         self.ended += 1
-        self.shares[event.slot] = 0.0
-        if event.kind == "failed":
-            say(event.values.get("trace", "") + f"labelemb: {task.title} failed: {event.values['message']}")
-        elif not self.live:
-            say(f"[{self.ended}/{self.tasks}] {task.title}: {event.values['scores']}")
+        self.shares[slot] = 0.0
 
-    def _wait(self, slot: int, task: Task) -> None:
-        self._line(slot, f"{task.title}: another process is training it")
-        if task not in self.waiting:
-            self.waiting.add(task)
-            say(f"labelemb: {task.title}: another process is training it; its result is waited for")
+    def _wait(self, slot: int, run: PlannedRun) -> None:
+        self._line(slot, f"{run.title}: another process is training it")
+        if run not in self.waiting:
+            self.waiting.add(run)
+            print_line(f"labelemb: {run.title}: another process is training it; its result is waited for")
 
     def _line(self, slot: int, text: str) -> None:
         self.lines[slot].set_description_str(text)
@@ -97,9 +98,3 @@ class Board:
     def close(self) -> None:
         for bar in (*self.lines, self.overall):
             bar.close()
-
-
-def state_of(
-    epoch: int, epochs: int, error: float | None, score: str = "error", unit: str = " %", **position: int
-) -> str:
-    return f"epoch {min(epoch + 1, epochs)}/{epochs}" + ("" if error is None else f", {score} {error:.2f}{unit}")

@@ -1,36 +1,36 @@
-"""The numbers that say it in one look: the baseline's, and those of the best other methods."""
+"""The cards at the top of the page: the baseline's score, and those of the best other methods."""
 
-from typing import Any
-
-from labelemb.lab.comparison.summary import BASELINE
-from labelemb.lab.tasks.main_score import ERROR, MainScore
+from labelemb.lab.comparison.summary import BASELINE, MethodSummary, Summary
+from labelemb.lab.tasks.task import MainScore
 
 MOST_OTHERS = 3
 
 
-def headline(summary: dict[str, Any], main: MainScore) -> list[dict[str, str]]:
-    """Method, score, and in words how it stands to the baseline."""
-    field = f"test_{main.reported}"
-    methods = summary["methods"]
-    others = [method for method in methods if method != BASELINE]
-    others.sort(key=lambda method: methods[method][field]["mean"], reverse=main.higher_is_better)
+def headline(summary: Summary) -> list[dict[str, str]]:
+    """Method, score, and in words how it compares to the baseline."""
+    main, methods = summary.task.main, summary.methods
+
+    def mean(method: str) -> float:
+        return methods[method].scores[main.test_field].mean or 0.0
+
+    others = sorted((method for method in methods if method != BASELINE), key=mean, reverse=main.higher_is_better)
     shown = [method for method in methods if method == BASELINE] + others[:MOST_OTHERS]
-    baseline = methods[BASELINE][field]["mean"] if BASELINE in methods else None
+    baseline = mean(BASELINE) if BASELINE in methods else None
     return [
         {
             "method": method,
-            "value": f"{methods[method][field]['mean']:.2f}{main.unit}",
+            "value": f"{mean(method):.2f}{main.unit}",
             "words": _words(methods[method], main, None if method == BASELINE else baseline),
         }
         for method in shown
     ]
 
 
-def _words(values: dict[str, Any], main: MainScore, baseline: float | None) -> str:
-    score = values[f"test_{main.reported}"]
+def _words(values: MethodSummary, main: MainScore, baseline: float | None) -> str:
+    score = values.scores[main.test_field]
     if baseline is None:
-        return f"test {main.title}, {score['n']} run{'' if score['n'] == 1 else 's'}"
-    if main is ERROR and values.get("error_reduction") is not None:
-        reduction = values["error_reduction"]
+        return f"test {main.title}, {score.n} run{'' if score.n == 1 else 's'}"
+    reduction = values.error_reduction
+    if main.reported == "error" and reduction is not None:
         return f"{abs(reduction):.1f} % {'fewer' if reduction >= 0 else 'more'} errors than {BASELINE}"
-    return f"{score['mean'] - baseline:+.2f}{main.unit} against {BASELINE}"
+    return f"{(score.mean or 0.0) - baseline:+.2f}{main.unit} against {BASELINE}"

@@ -7,80 +7,82 @@ from pathlib import Path
 from typing import Any
 
 from labelemb import __version__
-from labelemb.lab.comparison.summary import BASELINE, find_runs, summarise
+from labelemb.lab.comparison.summary import FolderResults, read_results
 from labelemb.lab.comparison.tables import legend, tables
+from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.report.cards import headline
 from labelemb.lab.report.labels import gather_spaces
 from labelemb.lab.runs.example_pictures import FILE, read_examples
 from labelemb.lab.runs.folder import RunFolder
-from labelemb.lab.tasks.main_score import ERROR, MainScore, main_score, main_score_of
+from labelemb.lab.tasks import make_task, task_of_result
+from labelemb.lab.tasks.records import (
+    Confusion,
+    CurvePoint,
+    Evaluation,
+    ReliabilityBin,
+    RunResult,
+    read_record,
+    to_json,
+)
+from labelemb.lab.tasks.task import MainScore, Task
 from labelemb.support.errors import UserError
-from labelemb.support.files import read_object
 
-Result = dict[str, Any]
 ABOUT = ("command", "epochs", "examples", "parameters", "machine", "versions")
 
 
-def gather(folder: Path) -> dict[str, Any]:
+def read_folder(folder: Path) -> FolderResults:
+    """The run in the folder itself, or the runs of a comparison below it; none where a comparison has just begun."""
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}")
+    found = read_results(folder)
+    if not found.runs and not RunFolder(folder).recipe_file.exists():
+        raise UserError(
+            f"{folder} holds no run and no comparison (no run.json or result.json in it or in METHOD/seed-N)"
+        )
+    return found
+
+
+def gather(found: FolderResults) -> dict[str, Any]:
     """The page's data for the folder of a run or of a comparison."""
-    runs = _runs(folder)
-    finished = _finished(runs)
-    results = {method: list(found.values()) for method, found in finished.items()}
     notes: list[str] = []
-    example = next((result for found in results.values() for result in found), None)
-    about = example or _begun(folder, runs)
-    main = main_score_of(example) if example else _planned_score(runs)
-    summary = summarise(results) if results else None
+    example = next((result for results in found.results.values() for result in results), None)
+    about = {} if example is None else to_json(example)
+    task = _planned_task(found.runs) if example is None else task_of_result(example)
+    main, summary = task.main, found.summary
     return {
         "version": __version__,
-        "recipe": about["recipe"],
+        "recipe": _recipe_name(found) if example is None else example.recipe,
         "about": {key: about[key] for key in ABOUT if key in about},
         "score": _score(main),
-        "summary": summary,
-        "headline": headline(summary, main) if summary else [],
-        "tables": [table._asdict() for table in tables(summary)] if summary else [],
-        "legend": _points(legend(summary)) if summary else [],
-        "methods": [_method(method, found, main, notes) for method, found in finished.items()],
-        "unfinished": [_unfinished(run, main) for run in runs if not run.result_file.exists()],
-        "spaces": gather_spaces({method: list(found) for method, found in finished.items()}, notes),
-        "pictures": _pictures(runs, notes),
+        "summary": None if summary is None else summary.to_json(),
+        "headline": [] if summary is None else headline(summary),
+        "tables": [] if summary is None else [table._asdict() for table in tables(summary)],
+        "legend": [] if summary is None else _points(legend(summary)),
+        "methods": [_method(method, runs, main, notes) for method, runs in found.finished.items()],
+        "unfinished": [_unfinished(run, task) for run in found.runs if not run.result_file.exists()],
+        "spaces": gather_spaces({method: list(runs) for method, runs in found.finished.items()}, notes),
+        "pictures": _pictures(found.runs, notes),
         "notes": notes,
     }
 
 
-def _runs(folder: Path) -> list[RunFolder]:
-    """The run in the folder itself, or the runs of a comparison below it; none where a comparison has just begun."""
-    if not folder.is_dir():
-        raise UserError(f"there is no folder {folder}")
-    alone = RunFolder(folder)
-    runs = [alone] if alone.has_begun else [run for run in find_runs(folder) if run.has_begun]
-    if not runs and not alone.recipe_file.exists():
-        raise UserError(
-            f"{folder} holds no run and no comparison (no run.json or result.json in it or in METHOD/seed-N)"
-        )
-    return runs
+def _recipe_name(found: FolderResults) -> str:
+    """The recipe of a folder without a finished run."""
+    return found.runs[0].about().recipe if found.runs else RunFolder(found.folder).recipe().name
 
 
-def _begun(folder: Path, runs: Sequence[RunFolder]) -> dict[str, Any]:
-    """What there is to say before a run is finished."""
-    if runs:
-        return runs[0].about()
-    return {"recipe": RunFolder(folder).recipe().name}
-
-
-def _planned_score(runs: Sequence[RunFolder]) -> MainScore:
-    """The main score of unfinished runs, by their recipe."""
-    recipe = next((run.recipe() for run in runs if run.recipe_file.exists()), None)
-    return ERROR if recipe is None else main_score(recipe.task, recipe.decode.metric)
+def _planned_task(runs: Sequence[RunFolder]) -> Task:
+    """The task of unfinished runs, by their recipe."""
+    return make_task(next((run.recipe() for run in runs if run.recipe_file.exists()), Recipe()))
 
 
 def _score(main: MainScore) -> dict[str, Any]:
-    """What the page must know of the score that it draws."""
+    """The main score, for the scripts of the page."""
     return {
         "title": main.title,
         "unit": main.unit,
         "higher": main.higher_is_better,
-        "field": f"test_{main.reported}",
+        "field": main.test_field,
         "axis": main.axis,
         "curve_axis": main.curve_axis,
     }
@@ -91,89 +93,77 @@ def _points(text: str) -> list[str]:
     return [point.removeprefix("- ").replace("\n  ", " ") for point in re.split(r"\n(?! )", text)]
 
 
-def _finished(runs: Sequence[RunFolder]) -> dict[str, dict[RunFolder, Result]]:
-    """Finished runs and their results, by method and seed; the baseline first, as in all tables."""
-    pairs = [(run, result) for run in runs if (result := run.result()) is not None]
-    pairs.sort(key=lambda pair: (pair[1]["method"] != BASELINE, pair[1]["method"], pair[1]["seed"]))
-    finished: dict[str, dict[RunFolder, Result]] = {}
-    for run, result in pairs:
-        finished.setdefault(result["method"], {})[run] = result
-    return finished
-
-
-def _method(method: str, runs: dict[RunFolder, Result], main: MainScore, notes: list[str]) -> dict[str, Any]:
+def _method(method: str, runs: dict[RunFolder, RunResult], main: MainScore, notes: list[str]) -> dict[str, Any]:
     return {
         "name": method,
         "runs": [
             {
-                "seed": result["seed"],
-                **_curve(result["curve"], main),
-                "score": result[f"test_{main.reported}"],
-                "seconds_per_epoch": result["seconds_per_epoch"],
+                "seed": result.seed,
+                **_curve(result.curve, main),
+                "score": getattr(result, main.test_field),
+                "seconds_per_epoch": result.seconds_per_epoch,
             }
             for result in runs.values()
         ],
-        "reliability": _pooled([result["reliability"] for result in runs.values() if "reliability" in result]),
+        "reliability": _pooled([result.reliability for result in runs.values() if result.reliability]),
         "confusion": _confusion(list(runs), notes),
     }
 
 
-def _curve(points: Sequence[dict[str, Any]], main: MainScore) -> dict[str, list[float]]:
-    name = f"test_{main.evaluated}"
-    points = [point for point in points if name in point]
-    return {
-        "epochs": [point["epoch"] for point in points],
-        "scores": [round(point[name], 4) for point in points],
-    }
+def _curve(points: Sequence[CurvePoint] | Sequence[Evaluation], main: MainScore) -> dict[str, list[float]]:
+    values = [(point.epoch, getattr(point, main.curve_field)) for point in points]
+    known = [(epoch, score) for epoch, score in values if score is not None]
+    return {"epochs": [epoch for epoch, _ in known], "scores": [round(score, 4) for _, score in known]}
 
 
-def _unfinished(run: RunFolder, main: MainScore) -> dict[str, Any]:
+def _unfinished(run: RunFolder, task: Task) -> dict[str, Any]:
     """How far a run has come, and its curve until there."""
     identity = run.about()
     try:
-        records = run.records() if run.metrics_file.exists() else []
+        records = run.records(task.evaluation_type) if run.metrics_file.exists() else []
     except UserError:  # its last line may be half written at this moment
         records = []
     return {
-        "method": identity["method"],
-        "seed": identity["seed"],
-        "epoch": records[-1]["epoch"] if records else 0,
+        "method": identity.method,
+        "seed": identity.seed,
+        "epoch": records[-1].epoch if records else 0,
         "of": run.recipe().train.epochs if run.recipe_file.exists() else None,
-        **_curve([record for record in records if float(record["epoch"]).is_integer()], main),
+        **_curve([record for record in records if record.epoch.is_integer()], task.main),
     }
 
 
-def _pooled(diagrams: Sequence[list[dict[str, float]]]) -> list[dict[str, float]]:
+def _pooled(diagrams: Sequence[Sequence[ReliabilityBin]]) -> list[dict[str, float]]:
     """One reliability diagram of the examples of all runs; empty bins are left out."""
     pooled = []
     for bins in zip(*diagrams, strict=True):
-        count = sum(bin["count"] for bin in bins)
+        count = sum(bin.count for bin in bins)
         if count:
-            means = {key: sum(bin["count"] * bin[key] for bin in bins) / count for key in ("confidence", "accuracy")}
-            pooled.append({"count": count, **means})
+            confidence = sum(bin.count * bin.confidence for bin in bins) / count
+            accuracy = sum(bin.count * bin.accuracy for bin in bins) / count
+            pooled.append({"count": count, "confidence": confidence, "accuracy": accuracy})
     return pooled
 
 
 def _confusion(runs: Sequence[RunFolder], notes: list[str]) -> dict[str, Any] | None:
     """Wrong predictions summed over the runs that kept them: label names, examples, [target, predicted, count]."""
-    tables: list[dict[str, Any]] = []
+    kept: list[Confusion] = []
     for file in (run.path / "confusion.json" for run in runs):
         try:
             if file.exists():
-                tables.append(read_object(file, ("labels", "examples", "wrong")))
+                kept.append(read_record(file, Confusion))
         except UserError as error:
             notes.append(f"The confusions of a run are left out: {error}")
-    tables = [table for table in tables if table["labels"] == tables[0]["labels"]]
-    if not tables:
+    kept = [table for table in kept if table.labels == kept[0].labels]
+    if not kept:
         return None
     wrong: dict[tuple[int, int], int] = {}
-    for table in tables:
-        for target, predicted, count in table["wrong"]:
+    for table in kept:
+        for target, predicted, count in table.wrong:
             wrong[target, predicted] = wrong.get((target, predicted), 0) + count
     return {
-        "runs": len(tables),
-        "labels": tables[0]["labels"],
-        "examples": [sum(column) for column in zip(*(table["examples"] for table in tables), strict=True)],
+        "runs": len(kept),
+        "labels": kept[0].labels,
+        "examples": [sum(column) for column in zip(*(table.examples for table in kept), strict=True)],
         "wrong": [[*cell, count] for cell, count in wrong.items()],
     }
 

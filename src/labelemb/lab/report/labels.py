@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from labelemb import LabelSpace, LabelSpaceError
+from labelemb.lab.comparison.summary import labels_first
 from labelemb.lab.runs.folder import RunFolder
 from labelemb.labelspace.map import label_map
 from labelemb.labelspace.neighbors import NeighborTable, neighbor_table
@@ -26,7 +27,7 @@ def gather_spaces(runs: Mapping[str, Sequence[RunFolder]], notes: list[str]) -> 
     """The label space of each method's first run that has one, label embedding's first; what is left out is noted."""
     spaces: list[dict[str, Any]] = []
     numbers = 0
-    for method in sorted(runs, key=lambda name: (not name.startswith("label-embedding"), name)):
+    for method in labels_first(list(runs)):
         run = next((run for run in runs[method] if run.labels_file.exists()), None)
         if run is None:
             continue

@@ -5,7 +5,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from labelemb.lab.report.gather import gather
+from labelemb.lab.comparison.summary import FolderResults
+from labelemb.lab.report.gather import gather, read_folder
 from labelemb.support.errors import UserError
 from labelemb.support.files import write_text
 
@@ -27,17 +28,22 @@ SCRIPTS = (
 """In the order in which they go into the page; each uses only names of those before it when it is read."""
 
 
-def write_report(folder: Path, out: Path | None = None) -> Path:
-    """Write the page of a run or a comparison (report.html in its folder); gives the file.
+def write_report(folder: Path | str, out: Path | str | None = None) -> Path:
+    """Write the page of a run or a comparison, by default report.html in its folder, and return the file.
 
-    Where no run is finished, the page shows what there is, and then a `UserError` says what is missing.
+    If no run is finished, the page shows what there is, and then a `UserError` says what is missing.
     """
-    data = gather(folder)
-    path = out or folder / "report.html"
-    write_text(path, page(data))
-    if not data["methods"]:
+    found = read_folder(Path(folder))
+    path = Path(folder) / "report.html" if out is None else Path(out)
+    write_page(found, path)
+    if not found.finished:
         raise UserError(f"{folder} has no finished run: {path} shows what there is")
     return path
+
+
+def write_page(found: FolderResults, path: Path) -> None:
+    """Write the page for the results of a folder."""
+    write_text(path, page(gather(found)))
 
 
 def page(data: dict[str, Any]) -> str:

@@ -16,9 +16,8 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from filelock import FileLock, Timeout
@@ -27,52 +26,32 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from labelemb.lab.recipes.recipe import Recipe, load_recipe
-from labelemb.support.errors import UserError
-from labelemb.support.files import (
-    file_error,
-    make_folder,
-    read_object,
-    remove_leftovers,
-    write_bytes,
-    write_json,
-    write_text,
+from labelemb.lab.tasks import read_result
+from labelemb.lab.tasks.records import (
+    Evaluation,
+    ModelRecord,
+    RunIdentity,
+    RunRecord,
+    RunResult,
+    from_json,
+    read_record,
+    to_json,
 )
+from labelemb.support.errors import UserError
+from labelemb.support.files import file_error, make_folder, remove_leftovers, write_bytes, write_json, write_text
 
 LOCK_SECONDS = 10.0
 """How long to wait for a killed process of the same run to be gone."""
-RUN_KEYS = ("recipe", "fingerprint", "method", "seed", "version")
-RESULT_KEYS = (*RUN_KEYS, "epochs", "steps", "examples", "curve", "seconds_per_epoch")
-MODEL_KEYS = ("label_names", "preprocessing")
-"""What the files of a run must hold, for those who read them."""
 COMPARABLE_SINCE = "0.1.0"
 """The oldest version whose runs this one continues. Raise it when a recipe and method give other numbers now."""
 DIGEST_SHOWN = 12
-"""Digits of a file's SHA-256 that tell it apart for people."""
+"""Digits of a file's SHA-256 in messages."""
+
+Record = TypeVar("Record", bound=Evaluation)
 
 
 class FolderBusy(UserError):
     """Another process is training in the folder."""
-
-
-@dataclass(frozen=True)
-class RunIdentity:
-    """What makes two runs the same run."""
-
-    recipe: str
-    fingerprint: str
-    method: str
-    seed: int
-    version: str
-    labels: str | None = None
-    """SHA-256 of the file with the labels that the run reuses; None where it reuses none, or nobody knows."""
-    start: str | None = None
-    """SHA-256 of the model whose body the training starts from (`body.start`); None where it starts from none."""
-    data_digest: str | None = None
-    """`Dataset.digest` of its data; None where the data is not at hand, or the run is older than this entry."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """For the record; without labels as before there were any."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
 
 
 class RunFolder:
@@ -80,9 +59,11 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.run_file = path / "run.json"
         self.result_file = path / "result.json"
         self.metrics_file = path / "metrics.jsonl"
         self.model_file = path / "model.safetensors"
+        self.about_model_file = path / "model.json"
         self.labels_file = path / "labels.safetensors"
         self.recipe_file = path / "recipe.toml"
 
@@ -103,20 +84,20 @@ class RunFolder:
         finally:
             lock.release()
 
-    def begin(self, identity: RunIdentity, recipe: Recipe, about: dict[str, Any]) -> None:
+    def begin(self, record: RunRecord, recipe: Recipe) -> None:
         """Claim the folder for a run, or check that it is this run's already."""
-        self.check(identity, recipe)
+        self.check(record, recipe)
         remove_leftovers(self.path)
         keep_recipe(self.recipe_file, recipe)
-        write_json(self.path / "run.json", identity.to_dict() | about)
+        write_json(self.run_file, to_json(record))
 
     def check(self, identity: RunIdentity, recipe: Recipe) -> None:
         """Refuse a folder that holds another run: recipe, version, method, seed and reused labels must be the same."""
-        for name in ("run.json", "result.json"):
-            if (self.path / name).exists():
-                found = read_object(self.path / name)
+        for file in (self.run_file, self.result_file):
+            if file.exists():
+                found = read_record(file, RunIdentity)
                 difference = _difference(found, identity)
-                if found.get("fingerprint") != identity.fingerprint:
+                if found.fingerprint != identity.fingerprint:
                     kept = self.recipe_file.exists()
                     difference = "another recipe" + (changed_settings(self.recipe(), recipe) if kept else "")
                 if difference:
@@ -124,22 +105,27 @@ class RunFolder:
 
     @property
     def has_begun(self) -> bool:
-        return self.result_file.exists() or (self.path / "run.json").exists()
+        return self.result_file.exists() or self.run_file.exists()
 
     def threads_begun(self) -> int:
-        """With how many threads the run was begun; with those of this process, if it begins now or does not say."""
-        begun: int | None = self.about().get("threads") if self.has_begun else None
+        """With how many threads the run was begun; this process's number if it begins now or does not say."""
+        begun = self.about().threads if self.run_file.exists() else None
         return begun or torch.get_num_threads()
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> RunResult | None:
         """The result of a finished run, else None."""
-        return read_object(self.result_file, RESULT_KEYS) if self.result_file.exists() else None
+        return read_result(self.result_file) if self.result_file.exists() else None
 
-    def about(self) -> dict[str, Any]:
-        """What run.json says of the run."""
-        return read_object(self.path / "run.json", (*RUN_KEYS, "data"))
+    def about(self) -> RunRecord:
+        """The content of run.json."""
+        return read_record(self.run_file, RunRecord)
 
-    def require_result(self) -> dict[str, Any]:
+    def title(self) -> str | None:
+        """Recipe, method and seed of the run; None if the folder holds no run."""
+        file = next((file for file in (self.result_file, self.run_file) if file.exists()), None)
+        return None if file is None else read_record(file, RunIdentity).title
+
+    def require_result(self) -> RunResult:
         """The result of a run that must be finished."""
         if not self.path.is_dir():
             raise UserError(f"there is no run folder {self.path}")
@@ -148,46 +134,63 @@ class RunFolder:
             raise UserError(f"{self.path} holds no finished run (no result.json)")
         return found
 
-    def records(self) -> list[dict[str, Any]]:
-        """The evaluations of metrics.jsonl."""
+    def records(self, kind: type[Record]) -> list[Record]:
+        """The evaluations in metrics.jsonl, of the type that the run's task has."""
         try:
-            return [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines() if line]
+            lines = self.metrics_file.read_bytes().splitlines()
+            return [from_json(line, kind) for line in lines if line]
         except OSError as error:
             raise file_error("read", self.metrics_file, error) from error
         except ValueError as error:
             raise UserError(f"{self.metrics_file} is damaged ({error})") from error
 
-    def replace_records(self, records: Iterable[dict[str, Any]]) -> None:
-        """Write metrics.jsonl anew: a resumed run forgets what came after its checkpoint."""
-        write_text(self.metrics_file, "".join(json.dumps(record) + "\n" for record in records))
+    def replace_records(self, records: Iterable[Evaluation]) -> None:
+        """Write metrics.jsonl again: a resumed run discards what came after its checkpoint."""
+        write_text(self.metrics_file, "".join(map(_line, records)))
 
-    def add_record(self, record: dict[str, Any]) -> None:
+    def add_record(self, record: Evaluation) -> None:
         try:
             with self.metrics_file.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+                file.write(_line(record))
         except OSError as error:
             raise file_error("write", self.metrics_file, error) from error
 
-    def write_model(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+    def write_model(self, tensors: dict[str, Tensor], about: ModelRecord) -> None:
         # copies: tensors that share their memory, as tied layers do, cannot be written
         write_bytes(self.model_file, save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}))
-        write_json(self.path / "model.json", about)
+        write_json(self.about_model_file, to_json(about))
 
-    def read_model(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The tensors of model.safetensors and what model.json says."""
+    def read_model(self) -> tuple[dict[str, Tensor], ModelRecord]:
+        """The tensors of model.safetensors and the content of model.json."""
         if not self.model_file.exists():
             raise UserError(
                 f"{self.path} holds a result, but no model (no model.safetensors): train it again to have it"
             )
         try:
-            return load_file(self.model_file), read_object(self.path / "model.json", MODEL_KEYS)
+            return load_file(self.model_file), read_record(self.about_model_file, ModelRecord)
         except OSError as error:
             raise file_error("read", self.model_file, error) from error
         except SafetensorError as error:
             raise UserError(f"{self.model_file} is damaged ({error})") from error
 
+    def label_counts(self) -> list[int] | None:
+        """How often each label is a target in training; None if the run does not say."""
+        file = self.about_model_file
+        return read_record(file, ModelRecord).label_counts if file.is_file() else None
+
     def recipe(self) -> Recipe:
         return load_recipe(str(self.recipe_file))
+
+
+def find_runs(folder: Path) -> list[RunFolder]:
+    """The runs of a comparison, finished or not: METHOD/seed-N below the folder."""
+    paths = sorted(path for path in folder.glob("*/seed-*") if path.is_dir())
+    return [RunFolder(path) for path in paths if path.name.removeprefix("seed-").isdecimal()]
+
+
+def run_folder(out: Path, method: str, seed: int) -> Path:
+    """Where a comparison in `out` has the run of a method and a seed."""
+    return out / method / f"seed-{seed}"
 
 
 def keep_recipe(file: Path, recipe: Recipe) -> None:
@@ -216,22 +219,21 @@ def changed_settings(there: Recipe, here: Recipe) -> str:
     return f" ({'; '.join(changed)})" if changed else ""
 
 
-def _difference(found: dict[str, Any], wanted: RunIdentity) -> str:
+def _difference(found: RunIdentity, wanted: RunIdentity) -> str:
     """In what a run is another one than wanted, empty if it is not."""
-    if not comparable(str(found.get("version")), wanted.version):
-        return f"labelemb {found.get('version')}, this is {wanted.version}"
-    reasons = {
-        "method": f"the method {found.get('method')}, not {wanted.method}",
-        "seed": f"seed {found.get('seed')}, not {wanted.seed}",
-    }
-    difference = next((reason for key, reason in reasons.items() if found.get(key) != getattr(wanted, key)), "")
-    if not difference and wanted.labels is not None and found.get("labels") != wanted.labels:
-        return f"other labels ({_digests(found.get('labels'), wanted.labels)})"
-    if not difference and found.get("start") != wanted.start:
-        return f"another body to start from ({_digests(found.get('start'), wanted.start)})"
-    if not difference and None not in (data := (found.get("data_digest"), wanted.data_digest)) and data[0] != data[1]:
+    if not comparable(found.version, wanted.version):
+        return f"labelemb {found.version}, this is {wanted.version}"
+    if found.method != wanted.method:
+        return f"the method {found.method}, not {wanted.method}"
+    if found.seed != wanted.seed:
+        return f"seed {found.seed}, not {wanted.seed}"
+    if wanted.labels is not None and found.labels != wanted.labels:
+        return f"other labels ({_digests(found.labels, wanted.labels)})"
+    if found.start != wanted.start:
+        return f"another body to start from ({_digests(found.start, wanted.start)})"
+    if None not in (data := (found.data_digest, wanted.data_digest)) and data[0] != data[1]:
         return f"other data, or of this data before it changed ({_digests(*data)})"
-    return difference
+    return ""
 
 
 def comparable(version: str, here: str) -> bool:
@@ -256,3 +258,7 @@ def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         elif prefix + key != "name":
             flat[prefix + key] = value
     return flat
+
+
+def _line(record: Evaluation) -> str:
+    return json.dumps(to_json(record)) + "\n"

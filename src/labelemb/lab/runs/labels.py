@@ -1,17 +1,50 @@
-"""Labels that were learned before, for a new training: found, checked against the data by name, and told apart."""
+"""Label spaces in files, and labels learned before that a new training reuses, matched to its data by name.
+
+A label space is in a run's folder, in a file that `LabelSpace.save` wrote, or in a table of similarities.
+"""
 
 import hashlib
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
 
-from labelemb import LabelSpace
-from labelemb.lab.runs.label_files import find_labels, load_space
-from labelemb.lab.runs.messages import Warn, ignore
+from labelemb import LabelSpace, LabelSpaceError
+from labelemb.lab.runs.folder import RunFolder
+from labelemb.lab.runs.messages import LabelMessage, Warn, ignore
 from labelemb.support.errors import UserError
-from labelemb.support.files import file_error, read_json
+from labelemb.support.files import file_error
 from labelemb.support.wording import quote_few
+
+TABLES = (".csv", ".tsv", ".txt")
+"""Endings of tables; any other file is read as what `LabelSpace.save` writes."""
+
+
+def find_labels(path: Path) -> Path:
+    """The file with the labels: the path itself, or that of a run's folder."""
+    if path.is_dir():
+        run = RunFolder(path)
+        if not run.labels_file.exists():
+            method = run.require_result().method
+            raise UserError(f"{path} has no label space: the method {method} learns none, or the file was not kept")
+        return run.labels_file
+    if not path.exists():
+        raise UserError(f"there is no run folder or file {path}")
+    return path
+
+
+def load_space(path: Path, warn: Warn = ignore) -> LabelSpace:
+    """The label space of a run's folder, or in a file; warnings about a table go to `warn`."""
+    file = find_labels(path)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            space = LabelSpace.from_csv(file) if file.suffix.lower() in TABLES else LabelSpace.load(file)
+    except (LabelSpaceError, OSError) as error:
+        raise UserError(str(error)) from error
+    for warning in caught:
+        warn(str(warning.message))
+    return space
 
 
 @dataclass(frozen=True)
@@ -32,7 +65,7 @@ class LabelSource:
     subset: bool = False
     """The data may have only some of the labels: the others are left out."""
     quiet: bool = False
-    """What is doubtful about the labels has been said before."""
+    """Whether warnings about the labels have been given before."""
 
     @cached_property
     def digest(self) -> str:
@@ -48,11 +81,13 @@ class LabelSource:
     def origin(self) -> str:
         """The run that learned the labels, or the file's name."""
         file = find_labels(self.path)
-        for about in (file.parent / "result.json", file.parent / "run.json"):
-            run = read_json(about) if file.name == "labels.safetensors" and about.exists() else None
-            if isinstance(run, dict) and {"recipe", "method", "seed"} <= run.keys():  # else it is of another program
-                return f"{run['recipe']} {run['method']} seed {run['seed']}"
-        return file.name
+        run = RunFolder(file.parent)
+        if file != run.labels_file:
+            return file.name
+        try:
+            return run.title() or file.name
+        except UserError:  # a result.json of another program
+            return file.name
 
     def matched(self, names: list[str], warn: Warn = ignore) -> ReusedLabels:
         """The labels in the order of `names`; names that one side lacks are an error that lists them."""
@@ -83,10 +118,10 @@ class LabelSource:
         advice = "" if missing else "; --labels-subset leaves such labels out"
         raise UserError(f"{self.path} is of another label set: {'; '.join(parts)}{advice}")
 
-    def to_message(self) -> dict[str, Any]:
+    def to_message(self) -> LabelMessage:
         """For a worker process."""
-        return {"path": str(self.path), "subset": self.subset, "quiet": self.quiet}
+        return LabelMessage(str(self.path), self.subset, self.quiet)
 
     @classmethod
-    def from_message(cls, message: dict[str, Any] | None) -> Self | None:
-        return cls(Path(message["path"]), message["subset"], message["quiet"]) if message else None
+    def from_message(cls, message: LabelMessage) -> "LabelSource":
+        return cls(Path(message.path), message.subset, message.quiet)

@@ -1,21 +1,34 @@
-"""What the updates since the last evaluation reported, kept on the device until somebody looks."""
+"""Logs of a run: statistics of its updates until the next evaluation, and evaluations to files.
 
-from typing import Any
+`EvaluationLog` is the interface of what receives every evaluation; `MetricsFile` and `EventFiles` (TensorBoard, an
+optional dependency) implement it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
 from labelemb.lab.runs.engine import reduced
+from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.tasks.model import STATISTICS, TERMS
-from labelemb.support.errors import not_finite
+from labelemb.lab.tasks.records import Evaluation, to_json
+from labelemb.support.errors import UserError, not_finite
+from labelemb.support.files import file_error
 
 CHECK_EVERY = 50
-"""Updates between two looks at whether the losses are finite: looking at each would wait for the device."""
+"""Updates between two checks that the losses are finite: checking each would wait for the device."""
 
 
 class StepLog:
-    """One row of statistics an update. Reading them waits for the device, and for the other processes."""
+    """The statistics of the updates since the last evaluation, kept on the device.
+
+    Reading them waits for the device, and for the other processes.
+    """
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
@@ -43,7 +56,7 @@ class StepLog:
         self.checked = len(self.rows)
 
     def take(self) -> dict[str, Any]:
-        """Means over the updates, which are then forgotten."""
+        """Means over the updates, as fields of an evaluation; the updates are then forgotten."""
         means = self._read(self.rows).double().mean(0).tolist()
         self.rows, self.checked = [], 0
         values = dict(zip(STATISTICS, means, strict=True))
@@ -62,3 +75,64 @@ class StepLog:
     def _read(self, rows: list[Tensor]) -> Tensor:
         """Rows averaged over the processes, on the CPU."""
         return reduced(self.fabric, torch.stack(rows), "mean").cpu()
+
+
+def require_tensorboard() -> Any:
+    """TensorBoard's `SummaryWriter`; a `UserError` where TensorBoard is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise UserError("--tensorboard needs the tensorboard package: pip install 'labelemb[tensorboard]'") from error
+    return SummaryWriter
+
+
+class EvaluationLog(Protocol):
+    """Receives every evaluation of a run."""
+
+    def add(self, record: Evaluation) -> None:
+        """Write one evaluation."""
+
+    def close(self) -> None:
+        """Called at the end of the run."""
+
+
+class MetricsFile:
+    """metrics.jsonl, which begins with the evaluations before the checkpoint that the run goes on from."""
+
+    def __init__(self, folder: RunFolder, records: list[Evaluation]) -> None:
+        self.folder = folder
+        folder.replace_records(records)
+
+    def add(self, record: Evaluation) -> None:
+        self.folder.add_record(record)
+
+    def close(self) -> None:
+        """Nothing to do: every line is on its own."""
+
+
+class EventFiles:
+    """Event files of TensorBoard in a folder; hides what a killed run wrote after the update `after`."""
+
+    def __init__(self, folder: Path, after: int) -> None:
+        self.folder = folder
+        with self._writing():
+            self._writer = require_tensorboard()(folder, purge_step=after + 1)
+
+    def add(self, record: Evaluation) -> None:
+        values = to_json(record) | {f"terms/{name}": value for name, value in record.terms.items()}
+        with self._writing():
+            for name, value in values.items():
+                if isinstance(value, float) and name != "epoch":
+                    self._writer.add_scalar(name, value, record.step)
+            self._writer.flush()
+
+    def close(self) -> None:
+        with self._writing():
+            self._writer.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise file_error("write in", self.folder, error) from error

@@ -1,28 +1,27 @@
 """The one training loop: any recipe, any method, resumable at every update."""
 
-import dataclasses
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
 from labelemb import __version__
-from labelemb.lab.comparison.summary import find_runs
 from labelemb.lab.data import load_data, load_data_if_any
-from labelemb.lab.methods.method import Method
+from labelemb.lab.methods.method import Method, parse_method
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.runs.checkpoint import drop_previous
 from labelemb.lab.runs.engine import Sharing, make_fabric
-from labelemb.lab.runs.folder import RunFolder, RunIdentity
-from labelemb.lab.runs.labels import LabelSource
+from labelemb.lab.runs.folder import RunFolder, find_runs
+from labelemb.lab.runs.labels import LabelSource, ReusedLabels
 from labelemb.lab.runs.messages import Progress, Report, RunOptions, Warn, ignore
 from labelemb.lab.runs.result import finish_run, machine
 from labelemb.lab.runs.schedule import evaluation_points, learning_rate_factor
 from labelemb.lab.runs.start import start_digest
 from labelemb.lab.runs.state import Run
+from labelemb.lab.tasks.records import RunIdentity, RunRecord, RunResult
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import Interrupted, StopRequests
 
@@ -31,54 +30,65 @@ REPORT_SECONDS = 0.2
 
 def train_run(
     recipe: Recipe,
-    method: Method,
+    method: Method | str,
     seed: int,
-    data_path: Path | None,
-    out_dir: Path,
+    data_path: Path | str | None,
+    out_dir: Path | str,
     *,
     labels: LabelSource | None = None,
     options: RunOptions = RunOptions(),  # noqa: B008  frozen
     report: Report = ignore,
     warn: Warn = ignore,
     stop: StopRequests | None = None,
-) -> dict[str, Any]:
-    """Train one run in its folder, or go on with it, and give its result; a finished run is only read.
+) -> RunResult:
+    """Train one run in its folder, or resume it, and return its result; a finished run is only read.
 
-    `labels` are for a method that reuses some; a run goes on with the labels that it was begun with and no others.
-    `report` hears where the run is a few times a second, `warn` what the user should know. A request of `stop` (or by
-    default SIGINT and SIGTERM) is `Interrupted`, after the checkpoint is written.
+    Args:
+        recipe: data, body and training; made by `load_recipe`.
+        method: a method, or its name, as `label-embedding@tau=1`.
+        seed: of the initial weights, the order of the data, and of a random split.
+        data_path: the data; None looks in the usual places.
+        out_dir: the folder of the run.
+        labels: for a method that reuses labels; a run goes on only with the labels that it was begun with.
+        options: how to run.
+        report: called with the position of the run a few times a second.
+        warn: called with what the user should know.
+        stop: a request to stop, by default SIGINT and SIGTERM, raises `Interrupted` after the checkpoint is written.
     """
+    method = parse_method(method) if isinstance(method, str) else method
+    data_path, folder = None if data_path is None else Path(data_path), RunFolder(Path(out_dir))
     if options.threads:
         torch.set_num_threads(options.threads)
     if method.reuses_labels != (labels is not None):
         need = "needs labels that were learned before: pass --labels FILE" if labels is None else "reuses no labels"
         raise UserError(f"method {method.name} {need}")
-    folder = RunFolder(out_dir)
-    digest = None if labels is None else labels.digest
-    start = start_digest(recipe)
-    identity = RunIdentity(recipe.name, recipe.fingerprint(), method.name, seed, __version__, digest, start)
-    if not folder.has_begun and find_runs(out_dir):
-        raise UserError(f"{out_dir} holds a comparison, which a single run would spoil: choose another --out")
+    identity = RunIdentity(
+        recipe=recipe.name,
+        fingerprint=recipe.fingerprint(),
+        method=method.name,
+        seed=seed,
+        version=__version__,
+        labels=None if labels is None else labels.digest,
+        start=start_digest(recipe),
+    )
+    if not folder.has_begun and find_runs(folder.path):
+        raise UserError(f"{folder.path} holds a comparison, which a single run would spoil: choose another --out")
     if finished := finished_result(folder, identity, recipe, data_path):
         return finished
     fabric = make_fabric(recipe.train)
     with folder.locked() if fabric.is_global_zero else nullcontext():
-        if finished := finished_result(folder, identity, recipe, data_path):  # by the process that had it before
+        if finished := finished_result(folder, identity, recipe, data_path):  # by the process that had the lock before
             return finished
         data = load_data(recipe, data_path, seed)
-        identity = dataclasses.replace(identity, data_digest=data.digest)
-        tell = warn if fabric.is_global_zero else ignore
-        reused = None if labels is None else labels.matched(data.label_names, tell)
+        identity = msgspec.structs.replace(identity, data_digest=data.digest)
+        warn = warn if fabric.is_global_zero else ignore
+        reused = None if labels is None else labels.matched(data.label_names, warn)
         if fabric.is_global_zero:
-            place = None if data_path is None else str(data_path.resolve())
-            about = {"command": options.command, "data": place, "machine": machine(), "threads": folder.threads_begun()}
-            if reused is not None:
-                about["labels_from"] = reused.origin
-            folder.begin(identity, recipe, about)
+            folder.begin(_run_record(identity, folder, data_path, options, reused), recipe)
         run = Run(fabric, recipe, method, seed, data, folder, options, reused)
         for note in run.notes:
-            tell(note)
-        run.resume(tell)
+            warn(note)
+        run.resume(warn)
         with stop or StopRequests(enabled=fabric.world_size == 1) as requests:
             Loop(run, requests, report).fit()
         result = finish_run(run, identity)
@@ -89,14 +99,27 @@ def train_run(
 
 def finished_result(
     folder: RunFolder, identity: RunIdentity, recipe: Recipe, data_path: Path | None
-) -> dict[str, Any] | None:
+) -> RunResult | None:
     """The result in a folder that holds this run, and no other, finished; None if it is not."""
     folder.check(identity, recipe)
     finished = folder.result()
     if finished is not None:
-        at_hand = load_data_if_any(recipe, data_path, identity.seed)
-        folder.check(dataclasses.replace(identity, data_digest=at_hand.digest if at_hand else None), recipe)
+        data = load_data_if_any(recipe, data_path, identity.seed)
+        folder.check(msgspec.structs.replace(identity, data_digest=data.digest if data else None), recipe)
     return finished
+
+
+def _run_record(
+    identity: RunIdentity, folder: RunFolder, data_path: Path | None, options: RunOptions, reused: ReusedLabels | None
+) -> RunRecord:
+    return RunRecord(
+        **msgspec.structs.asdict(identity),
+        data=None if data_path is None else str(data_path.resolve()),
+        command=options.command,
+        machine=machine(),
+        threads=folder.threads_begun(),
+        labels_from=None if reused is None else reused.origin,
+    )
 
 
 class Loop:
@@ -171,7 +194,7 @@ class Loop:
         return statistics
 
     def _pause_is_due(self) -> bool:
-        """Whether there is something to do between two updates. Cheap: asked after each."""
+        """Whether there is something to do between two updates. Called after each update, so it is cheap."""
         return (
             self.run.batch in self.evaluation_points
             or self.run.log.check_is_due
@@ -201,9 +224,10 @@ class Loop:
 
     def _progress(self) -> Progress:
         run = self.run
-        last = run.records[-1] if run.records else {}
-        main = run.evaluation.main
-        score = last.get(f"dev_{main.evaluated}", last.get(f"test_{main.evaluated}"))
+        main = run.task.main
+        last = run.records[-1] if run.records else None
+        values = [] if last is None else [getattr(last, name) for name in (main.dev_field, main.curve_field)]
+        score = next((value for value in values if value is not None), None)
         return Progress(run.step, run.total_steps, run.epoch, self.settings.epochs, score, main.title, main.unit)
 
     def _save_is_due(self, epoch_end: bool = False) -> bool:

@@ -1,33 +1,47 @@
-"""What a run is told by those who start it, and what it tells them."""
+"""The options that a run gets from its caller, and the messages that it sends back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """How to run, as opposed to what: on one machine none of it but the threads changes the result."""
+class RunOptions(msgspec.Struct, frozen=True):
+    """How to run, not what: on one machine only `threads` may change the result."""
 
     threads: int = 0
-    """CPU threads; 0 leaves torch's choice. With another number sums are added up, and rounded, in another order."""
+    """CPU threads; 0 leaves torch's choice. Another number adds up, and rounds, sums in another order."""
     checkpoint_seconds: float = 30.0
+    """Seconds between two checkpoints."""
     tensorboard: bool = False
+    """Whether to write event files of TensorBoard too."""
     command: str = ""
+    """The command line, kept with the result."""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Where a run is."""
+class Progress(msgspec.Struct, frozen=True):
+    """The position of a run, and its latest score."""
 
     step: int
     total_steps: int
     epoch: int
     epochs: int
-    error: float | None
-    """The latest dev error, or test error without a dev set; of a translation, the score that selects."""
-    score: str = "error"
-    """What `error` is called."""
+    score: float | None
+    """The task's main score on the dev set, or on the test set without one; None before the first evaluation."""
+    title: str = "error"
+    """The name of the score."""
     unit: str = " %"
+
+    def __str__(self) -> str:
+        score = "" if self.score is None else f", {self.title} {self.score:.2f}{self.unit}"
+        return f"epoch {min(self.epoch + 1, self.epochs)}/{self.epochs}{score}"
+
+
+class LabelMessage(msgspec.Struct, frozen=True):
+    """Where a run in a worker process finds the labels that it reuses."""
+
+    path: str
+    subset: bool = False
+    quiet: bool = False
 
 
 Report = Callable[[Progress], None]
@@ -35,4 +49,4 @@ Warn = Callable[[str], None]
 
 
 def ignore(message: object) -> None:
-    """For those who do not want to hear."""
+    """A `Report` or `Warn` that does nothing."""

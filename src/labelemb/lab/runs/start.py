@@ -24,7 +24,7 @@ def load_start(body: nn.Module, recipe: Recipe, inputs: InputForm) -> None:
     if not recipe.body.start:
         return
     tensors, about = _run(recipe).read_model()
-    if difference := inputs.difference(input_form(about["preprocessing"])):
+    if difference := inputs.difference(input_form(about.preprocessing)):
         raise UserError(f"body.start = {recipe.body.start}: {difference}")
     start_from(body, tensors, recipe.body.start)
 

@@ -1,8 +1,10 @@
 """A run in memory: model, optimiser, random numbers and position, and how they go to a checkpoint and back."""
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
@@ -16,15 +18,24 @@ from labelemb.lab.runs.checkpoint import load_checkpoint, save_checkpoint
 from labelemb.lab.runs.engine import gathered, make_optimizer, predict_logits
 from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.runs.labels import ReusedLabels
-from labelemb.lab.runs.logs import StepLog
+from labelemb.lab.runs.logs import EvaluationLog, EventFiles, MetricsFile, StepLog
 from labelemb.lab.runs.messages import RunOptions, Warn
 from labelemb.lab.runs.randomness import Streams, stream
 from labelemb.lab.runs.start import load_start
-from labelemb.lab.runs.tensorboard import EventFiles
-from labelemb.lab.tasks.evaluation import evaluation_of
+from labelemb.lab.tasks import make_task
 from labelemb.lab.tasks.model import Classifier, out_features, tie_output
-from labelemb.support.errors import UserError
+from labelemb.lab.tasks.records import Evaluation, to_json
+from labelemb.lab.tasks.task import EvaluatedModel, NotFinitePredictions
+from labelemb.support.errors import UserError, not_finite
 from labelemb.support.files import remove_quietly
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best dev evaluation so far, and the model's weights at that point."""
+
+    record: Evaluation
+    weights: dict[str, Tensor]
 
 
 class Run:
@@ -44,7 +55,7 @@ class Run:
         self.fabric, self.recipe, self.settings, self.method = fabric, recipe, recipe.train, method
         self.data, self.folder, self.options, self.labels = data, folder, options, labels
         self.num_labels = len(data.label_names)
-        self.evaluation = evaluation_of(recipe)
+        self.task = make_task(recipe)
         self.batches_per_epoch = len(data.train.batches(self.settings.batch_size, None))
         self.total_steps = self.settings.epochs * self.batches_per_epoch
         notes = (
@@ -77,12 +88,11 @@ class Run:
         self.epoch, self.batch = 0, 0
         self.epoch_order = self.streams.order.get_state()
         self.log = StepLog(fabric)
-        self.records: list[dict[str, Any]] = []
-        self.best: dict[str, Any] | None = None  # the record of the best dev evaluation
-        self.best_state: dict[str, Tensor] | None = None
+        self.records: list[Evaluation] = []
+        self.best: Best | None = None
         self.seconds = {"training": 0.0, "evaluation": 0.0}
         self.saved_at = time.monotonic()
-        self.events: EventFiles | None = None
+        self.evaluation_logs: list[EvaluationLog] = []
 
     @property
     def step(self) -> int:
@@ -90,7 +100,7 @@ class Run:
         return self.epoch * self.batches_per_epoch + self.batch
 
     def shuffled(self) -> list[Tensor]:
-        """The batches of the epoch; remembers the order's generator as it was, to draw the same again after a stop."""
+        """The batches of the epoch. Keeps the generator's state from before, to draw the same order after a resume."""
         self.epoch_order = self.streams.order.get_state()
         return self.data.train.batches(self.settings.batch_size, self.streams.order)
 
@@ -101,31 +111,58 @@ class Run:
     def logits(self, examples: Examples) -> Tensor:
         return predict_logits(self.fabric, self.model, examples, self.settings.batch_size, self.num_labels)
 
+    @property
+    def evaluated_model(self) -> EvaluatedModel:
+        """The model as the task evaluates it."""
+        data, origin = self.data, str(self.folder.path)
+        sets = {"dev": data.dev, "test": data.test}
+        return EvaluatedModel(self.recipe, self.classifier, data.inputs, data.label_names, self.logits, origin, **sets)
+
+    @property
+    def reported(self) -> Evaluation:
+        """The evaluation that the result reports: the best on the dev set, or without one the last."""
+        return self.records[-1] if self.best is None else self.best.record
+
+    def restore_reported(self) -> None:
+        """Give the model the weights that it had at the reported evaluation."""
+        if self.best is not None:
+            self.model.load_state_dict(self.best.weights)
+
     def evaluate(self, epoch_end: bool) -> None:
         """Record the losses since the last evaluation and the scores on dev, and on test where it may be reported."""
         started = time.perf_counter()
-        record = {
-            "step": self.step,
-            "epoch": round(self.step / self.batches_per_epoch, 4),
-            "lr": self.optimizer.param_groups[0]["lr"],
-            **self.log.take(),
-        }
+        scores: dict[str, Any] = {}
         if self.data.dev is not None:
-            record |= self.evaluation.scores(self, "dev", self.data.dev)
-        main, score = self.evaluation.main, f"dev_{self.evaluation.main.evaluated}"
-        is_best = self.selects and (self.best is None or main.at_least_as_good(record[score], self.best[score]))
+            scores |= self._scores("dev")
+        is_best = self.selects and self._is_best(scores[self.task.main.dev_field])
         if epoch_end or is_best:
-            record |= self.evaluation.scores(self, "test", self.data.test)
-        if is_best:
-            self.best = record
-            self.best_state = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
+            scores |= self._scores("test")
+        means = self.log.take()
         self.seconds["evaluation"] += time.perf_counter() - started
-        record["seconds"] = self.seconds["training"]
+        record = self.task.evaluation_type(
+            step=self.step,
+            epoch=round(self.step / self.batches_per_epoch, 4),
+            lr=self.optimizer.param_groups[0]["lr"],
+            seconds=self.seconds["training"],
+            **means,
+            **scores,
+        )
+        if is_best:
+            weights = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
+            self.best = Best(record, weights)
         self.records.append(record)
-        if self.fabric.is_global_zero:
-            self.folder.add_record(record)
-            if self.events is not None:
-                self.events.add(record)
+        for log in self.evaluation_logs:
+            log.add(record)
+
+    def _scores(self, name: str) -> dict[str, float]:
+        try:
+            return self.task.evaluate(self.evaluated_model, name)
+        except NotFinitePredictions as error:
+            raise not_finite(f"the predictions on the {name} set are", self.step) from error
+
+    def _is_best(self, score: float) -> bool:
+        main = self.task.main
+        return self.best is None or main.at_least_as_good(score, getattr(self.best.record, main.dev_field))
 
     def save(self) -> None:
         """Write the checkpoint: everything that the rest of the run depends on. All processes call it together."""
@@ -144,9 +181,9 @@ class Run:
                 "epoch": self.epoch,
                 "batch": self.batch,
                 "log": self.log.state(),
-                "records": self.records,
-                "best": self.best,
-                "best_state": self.best_state,
+                "records": [to_json(record) for record in self.records],
+                "best": None if self.best is None else to_json(self.best.record),
+                "best_state": None if self.best is None else self.best.weights,
                 "seconds": self.seconds,
             }
             save_checkpoint(self.folder.path, state)
@@ -162,9 +199,9 @@ class Run:
         if self.fabric.is_global_zero:
             if corrupted is not None:
                 remove_quietly(corrupted)
-            self.folder.replace_records(self.records)
+            self.evaluation_logs = [MetricsFile(self.folder, self.records)]
             if self.options.tensorboard:
-                self.events = EventFiles(self.folder.path / "tensorboard", after=self.step)
+                self.evaluation_logs.append(EventFiles(self.folder.path / "tensorboard", after=self.step))
 
     def _restore(self, state: dict[str, Any]) -> None:
         processes, rank = self.fabric.world_size, self.fabric.global_rank
@@ -189,12 +226,16 @@ class Run:
         self.streams.order.set_state(state["order"])
         self.epoch_order, self.epoch, self.batch = state["order"], state["epoch"], state["batch"]
         self.log.restore(state["log"])
-        self.records, self.best, self.best_state = state["records"], state["best"], state["best_state"]
+        self.records = [self._record(values) for values in state["records"]]
+        self.best = None if state["best"] is None else Best(self._record(state["best"]), state["best_state"])
         self.seconds = state["seconds"]
+
+    def _record(self, values: dict[str, Any]) -> Evaluation:
+        return msgspec.convert(values, self.task.evaluation_type)
 
 
 def _threads_note(folder: RunFolder) -> str:
-    """What to tell of a run that goes on with another number of threads: it does not end bit-identical."""
+    """A note for a run that goes on with another number of threads, which makes it differ in the last bits."""
     threads, begun = torch.get_num_threads(), folder.threads_begun()
     if begun == threads:
         return ""

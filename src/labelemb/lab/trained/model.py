@@ -1,8 +1,11 @@
-"""Trained models back from their run folders: to evaluate again, and to predict."""
+"""The model of a finished run, loaded from its folder: to evaluate again, to predict and to translate."""
 
 import copy
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,47 +13,55 @@ import torch
 from torch import Tensor
 
 from labelemb.lab.bodies import make_body
-from labelemb.lab.data import Examples, SequenceExamples, input_form, load_data, read_inputs
+from labelemb.lab.data import Dataset, Examples, input_form, load_data
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.runs.engine import make_fabric, predict_logits, settings_here
 from labelemb.lab.runs.folder import RunFolder
-from labelemb.lab.runs.label_files import load_space
-from labelemb.lab.tasks.evaluation import TextScores, Translation, make_generator
-from labelemb.lab.tasks.generate import TextGenerator
+from labelemb.lab.runs.labels import load_space
+from labelemb.lab.tasks import make_task
+from labelemb.lab.tasks.beam import Hypothesis, SearchOptions, TextGenerator
 from labelemb.lab.tasks.model import Classifier, out_features
-from labelemb.lab.tasks.scores.classification import Scores, score
+from labelemb.lab.tasks.task import EvaluatedModel, Prediction
 from labelemb.support.errors import UserError
+
+LONGEST_SOURCE = 5000
+"""Words of a line, at most: a whole book in one line is a mistake, and would take memory accordingly."""
+LINES_AT_ONCE = 2048
+"""Lines read before some are written: they are searched by length."""
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """The likeliest labels of one input with their calibrated probabilities, the best first."""
+class Translated:
+    """One hypothesis of a line: text, score, and for each of its words the most attended source word, from 0."""
 
-    name: str
-    labels: list[str]
-    probabilities: list[float]
+    text: str
+    score: float
+    alignment: list[int]
 
 
 class TrainedModel:
-    """The model of a finished run."""
+    """The model of a finished run.
 
-    def __init__(self, path: Path) -> None:
+    `predict` labels inputs and `translate` generates texts; a model that learned the other raises a `UserError`.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        path = Path(path)
         self.run = RunFolder(path)
         self.result = self.run.require_result()
         tensors, about = self.run.read_model()
         self.recipe: Recipe = self.run.recipe()
-        self.label_names: list[str] = about["label_names"]
-        self.preprocessing: dict[str, Any] = about["preprocessing"]
-        self.inputs = input_form(self.preprocessing)
+        self.task = make_task(self.recipe)
+        self.label_names, self.inputs = about.label_names, input_form(about.preprocessing)
         body = make_body(self.recipe.body, self.inputs, len(self.label_names))
-        method = parse_method(self.result["method"])
+        method = parse_method(self.result.method)
         head = method.make_head(
             self.recipe,
             out_features(body),
             len(self.label_names),
-            rows_per_epoch=self.result["examples"]["train"],
-            total_steps=self.result["steps"],
+            rows_per_epoch=self.result.examples.train,
+            total_steps=self.result.steps,
             space=load_space(path) if method.reuses_labels else None,
         )
         self.classifier = Classifier(body, head)
@@ -63,7 +74,16 @@ class TrainedModel:
         self.fabric = make_fabric(settings_here(self.recipe.train))
         self.model = self.fabric.setup_module(self.classifier)
 
+    def _evaluated(self, data: Dataset | None = None) -> EvaluatedModel:
+        """The model as its task evaluates it; without data it only answers."""
+        dev, test = (None, None) if data is None else (data.dev, data.test)
+        origin = str(self.run.path)
+        return EvaluatedModel(
+            self.recipe, self.classifier, self.inputs, self.label_names, self.logits, origin, dev=dev, test=test
+        )
+
     def logits(self, examples: Examples) -> Tensor:
+        """Logits (rows, labels) of examples, on the CPU."""
         return predict_logits(self.fabric, self.model, examples, self.recipe.train.batch_size, len(self.label_names))
 
     @torch.inference_mode()
@@ -78,44 +98,81 @@ class TrainedModel:
         """Fitted on the dev set at the end of the training; 1 without one."""
         return float(self.classifier.head.temperature)
 
-    def evaluate(self, data_path: Path | None) -> dict[str, Scores] | dict[str, TextScores]:
+    def check_export(self) -> None:
+        """Refuse a model that does not fit into one file."""
+        self.task.check_export(self._evaluated())
+
+    def evaluate(self, data_path: Path | str | None = None) -> dict[str, Any]:
         """Scores on the dev and test sets of the training data, or of a like data set elsewhere."""
         about = self.run.about()
-        if data_path is None and about["data"]:
-            data_path = Path(about["data"])
-        data = load_data(self.recipe, data_path, about["seed"])
+        path = data_path or about.data
+        data = load_data(self.recipe, None if path is None else Path(path), about.seed)
         if data.label_names != self.label_names or data.inputs != self.inputs:
             raise UserError(
-                f"the data at {data_path or 'the usual place'} is not what {self.run.path} was trained on: "
+                f"the data at {path or 'the usual place'} is not what {self.run.path} was trained on: "
                 f"{_label_difference(data.label_names, self.label_names)}"
             )
-        scaled = self.temperature if data.dev is not None else None
-        parts = {name: part for name, part in (("dev", data.dev), ("test", data.test)) if part is not None}
-        if self.recipe.task == "translation":
-            evaluation, generator = Translation(self.recipe), self.generator()
-            return {
-                name: evaluation.score(generator, cast(SequenceExamples, part), scaled) for name, part in parts.items()
-            }
-        return {name: score(self.logits(part), part.targets, scaled) for name, part in parts.items()}
+        temperature = self.temperature if data.dev is not None else None
+        model = self._evaluated(data)
+        return {name: self.task.score(model, part, temperature) for name, part in model.sets().items()}
 
+    def predict(self, files: Sequence[Path | str], k: int = 3) -> Iterator[Prediction]:
+        """The k most likely labels of every input in the files."""
+        return self.task.predict(self._evaluated(), [Path(file) for file in files], k)
+
+    @cached_property
     def generator(self) -> TextGenerator:
         """What generates texts, of a run that learned to."""
-        if self.recipe.task != "translation":
-            raise UserError(
-                f"{self.run.path} is a run of {self.recipe.name}, which learned {self.recipe.task} and not to generate "
-                "text: use `labelemb predict`"
-            )
-        return make_generator(self.classifier, self.inputs, self.label_names, self.fabric.device)
+        return self.task.generator(self._evaluated())
 
-    def predict(self, files: list[Path], k: int) -> Iterator[Prediction]:
-        """The k likeliest labels of every input in the files."""
-        if self.recipe.task != "classification":
-            raise UserError(f"{self.run.path} learned {self.recipe.task}: use `labelemb translate`")
-        names, examples = read_inputs(self.inputs, self.recipe.data, files)
-        probabilities = (self.logits(examples).double() / self.temperature).softmax(-1)
-        values, places = probabilities.topk(min(k, len(self.label_names)))
-        for name, row, labels in zip(names, values.tolist(), places.tolist(), strict=True):
-            yield Prediction(name, [self.label_names[label] for label in labels], row)
+    def search_options(self, **changes: Any) -> SearchOptions:
+        """The recipe's way to search with calibrated probabilities; arguments that are not None change fields of it."""
+        settings = self.recipe.decode
+        beam = min(settings.beam, len(self.generator.encoder.target))
+        usual = SearchOptions(beam, settings.max_length, temperature=self.temperature)
+        return dataclasses.replace(usual, **{name: value for name, value in changes.items() if value is not None})
+
+    def translate(
+        self,
+        lines: Iterable[str],
+        options: SearchOptions | None = None,
+        replace_unknown: bool | None = None,
+        batch_size: int | None = None,
+        lines_at_once: int = LINES_AT_ONCE,
+    ) -> Iterator[list[Translated]]:
+        """The best hypotheses of each line, in the order of the input; an empty line has one, which is empty.
+
+        `options` and `replace_unknown` are by default the recipe's (see `search_options`).
+        """
+        generator = self.generator
+        options = options or self.search_options()
+        options.check(len(generator.encoder.target))
+        replacing = self.recipe.decode.replace_unknown if replace_unknown is None else replace_unknown
+        numbered = enumerate(lines, 1)
+        while part := list(islice(numbered, lines_at_once)):
+            sources = [_source(generator, number, line) for number, line in part]
+            filled = [source for source in sources if source]
+            encoded = generator.encoder.encode_sources(filled) if filled else None
+            found = iter([] if encoded is None else generator.search(encoded, options, batch_size))
+            for source in sources:
+                if source:
+                    yield [_translated(generator, hypothesis, source, replacing) for hypothesis in next(found)]
+                else:
+                    yield [Translated("", 0.0, [])]
+
+
+def _source(generator: TextGenerator, number: int, line: str) -> list[str]:
+    words = generator.encoder.source_units(line)
+    if len(words) > LONGEST_SOURCE:
+        raise UserError(
+            f"line {number} of the input has {len(words)} words, at most {LONGEST_SOURCE} are read: split it"
+        )
+    return words
+
+
+def _translated(generator: TextGenerator, hypothesis: Hypothesis, source: list[str], replacing: bool) -> Translated:
+    words = generator.words(hypothesis, source, replacing)
+    return Translated(generator.encoder.units.join(words), hypothesis.score, hypothesis.attention)
 
 
 def _label_difference(there: list[str], here: list[str]) -> str:
@@ -130,7 +187,7 @@ def _label_difference(there: list[str], here: list[str]) -> str:
 
 
 def _sizes(tensors: dict[str, Tensor], label_names: list[str]) -> str:
-    """Where the model and its vocabulary are of different sizes, these."""
+    """The number of labels of a model and of its names, where they differ."""
     weight = tensors.get("head.predictor.weight")
     if weight is None or len(weight) == len(label_names):
         return ""

@@ -1,18 +1,16 @@
-"""How good predictions are: error, log-likelihood and calibration of logits, and a paired test over seeds.
+"""How good predictions are: error, log-likelihood and calibration of logits.
 
 Errors and calibration errors are in percent, negative log-likelihoods in nats.
 """
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from labelemb import fit_temperature
+from labelemb.lab.tasks.records import ReliabilityBin
 
 BINS = 15
 
@@ -45,17 +43,11 @@ class ReliabilityDiagram:
         self.confidence += torch.bincount(place, confidence, minlength=self.bins).cpu()
         self.right += torch.bincount(place, right, minlength=self.bins).cpu()
 
-    def to_list(self) -> list[dict[str, float]]:
+    def to_bins(self) -> tuple[ReliabilityBin, ...]:
         """Each bin with count, mean confidence and accuracy."""
         count = self.count.clamp_min(1)
-        return [
-            {
-                "count": int(self.count[i]),
-                "confidence": float(self.confidence[i] / count[i]),
-                "accuracy": float(self.right[i] / count[i]),
-            }
-            for i in range(self.bins)
-        ]
+        confidence, accuracy = self.confidence / count, self.right / count
+        return tuple(map(ReliabilityBin, self.count.tolist(), confidence.tolist(), accuracy.tolist()))
 
     def error(self) -> float:
         """Expected calibration error: the mean distance of confidence and accuracy over the bins, in percent."""
@@ -74,20 +66,20 @@ def calibration_error(logits: Tensor, targets: Tensor) -> float:
     return reliability(logits, targets).error()
 
 
-def confusions(logits: Tensor, targets: Tensor) -> list[list[int]]:
-    """The wrong cells of the confusion matrix, [target, predicted, count], the frequent ones first."""
+def confusions(logits: Tensor, targets: Tensor) -> list[tuple[int, int, int]]:
+    """The wrong cells of the confusion matrix, (target, predicted, count), the most frequent first."""
     labels = logits.shape[-1]
     predicted = logits.argmax(-1)
     wrong = predicted != targets
     cells, counts = torch.unique(targets[wrong] * labels + predicted[wrong], return_counts=True)
     order = torch.argsort(counts, descending=True, stable=True)
     pairs = zip(cells[order].tolist(), counts[order].tolist(), strict=True)
-    return [[cell // labels, cell % labels, count] for cell, count in pairs]
+    return [(cell // labels, cell % labels, count) for cell, count in pairs]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The predictions on one set; the scaled values are those after a temperature fitted on the dev set."""
+    """The scores of predictions on one set; scaled ones with logits divided by a temperature fitted on the dev set."""
 
     error: float
     nll: float
@@ -95,17 +87,6 @@ class Scores:
     temperature: float | None
     nll_scaled: float | None
     ece_scaled: float | None
-
-    def to_dict(self, prefix: str) -> dict[str, Any]:
-        """`{prefix}error` and so on; the temperature keeps its name."""
-        return {
-            f"{prefix}error": self.error,
-            f"{prefix}nll": self.nll,
-            f"{prefix}ece": self.ece,
-            "temperature": self.temperature,
-            f"{prefix}nll_scaled": self.nll_scaled,
-            f"{prefix}ece_scaled": self.ece_scaled,
-        }
 
 
 def score(logits: Tensor, targets: Tensor, temperature: float | None = None) -> Scores:
@@ -124,34 +105,3 @@ def score(logits: Tensor, targets: Tensor, temperature: float | None = None) -> 
 def temperature_of(logits: Tensor, targets: Tensor) -> float:
     """The temperature that makes the targets of a dev set most likely."""
     return float(fit_temperature(logits, targets))
-
-
-@dataclass(frozen=True)
-class PairedDifference:
-    """Mean difference of paired values with its 95 % confidence interval and two-sided p-value.
-
-    Interval and p-value are None where all differences are equal: their spread is not known then, but not zero.
-    """
-
-    mean: float
-    low: float | None
-    high: float | None
-    p: float | None
-    n: int
-
-
-def paired_difference(values: Sequence[float], reference: Sequence[float]) -> PairedDifference | None:
-    """Paired t-test of `values` minus `reference`; None with fewer than two pairs, which say nothing."""
-    from scipy import stats  # slow to import, and only summaries need it
-
-    differences = torch.tensor(values, dtype=torch.float64) - torch.tensor(reference, dtype=torch.float64)
-    n = len(differences)
-    if n < 2:
-        return None
-    mean = float(differences.mean())
-    standard_error = float(differences.std()) / math.sqrt(n)
-    if standard_error <= 1e-12 * abs(mean):  # rounding may leave a trace of spread where there is none
-        return PairedDifference(mean, None, None, None, n)
-    half = float(stats.t.ppf(0.975, n - 1)) * standard_error
-    p = 2 * float(stats.t.sf(abs(mean) / standard_error, n - 1))
-    return PairedDifference(mean, mean - half, mean + half, p, n)

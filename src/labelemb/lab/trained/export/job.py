@@ -1,4 +1,4 @@
-"""Taking a model out of its run: one file that needs no labelemb, and that was asked whether it answers as the run."""
+"""Exporting the model of a run to one file that needs no labelemb, and checking that it answers as the run does."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +13,20 @@ from labelemb.support.files import write_bytes
 from labelemb.support.optional import import_optional
 
 BATCHES = (1, 2, 7, 32)
-"""Sizes of the batches that the file is asked to answer."""
+"""Sizes of the batches with which the file is checked."""
 TOLERANCE = 1e-4
 """How much a logit may differ, as a part of the largest: single precision, summed in another order."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and what it costs to predict with it."""
+    """The exported file, its size, and how far its answers are from the run's."""
 
     path: Path
     bytes: int
     parameters: int
     trained_parameters: int
-    """Of the whole run, with what only the training needs."""
+    """Of the whole run, including what only training needs."""
     difference: float
     """The largest difference of a probability to the run's."""
 
@@ -38,7 +38,7 @@ def export_run(folder: Path, file_format: str, out: Path | None = None) -> Expor
     model = portable_model(trained)
     for module in kind.modules:
         import_optional(module, f"--format {file_format}", "onnx")
-    run = {name: trained.result[name] for name in ("recipe", "method", "seed", "version")}
+    run = {name: getattr(trained.result, name) for name in ("recipe", "method", "seed", "version")}
     with quiet():
         content = kind.write(model, describe_model(model, trained.label_names, run))
         difference = check_answers(trained, model, kind.load(content))

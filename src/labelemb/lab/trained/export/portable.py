@@ -1,4 +1,4 @@
-"""What leaves a run: body and predictor as one module that takes plain tensors, without observer and embedding.
+"""Body and predictor of a run as one module that takes plain tensors, without observer and embedding.
 
 The preprocessing that tensors can do is in the module: it takes the bytes of an image, or the numbers of a text's
 features. The predictor's logits are divided by the run's temperature, so that their softmax is calibrated.
@@ -19,7 +19,6 @@ from labelemb.lab.data.dataset import no_targets
 from labelemb.lab.data.images.examples import Normalisation
 from labelemb.lab.data.texts.vocabulary import TOKEN
 from labelemb.lab.trained.model import TrainedModel
-from labelemb.support.errors import UserError
 
 NOTHING = -1
 """Fills up a text that has fewer features than the longest of its batch."""
@@ -127,12 +126,8 @@ class PortableTexts(PortableModel):
 
 
 def portable_model(trained: TrainedModel) -> PortableModel:
-    """The model of a run to be taken out, on the CPU in single precision."""
-    if trained.recipe.task != "classification":
-        raise UserError(
-            f"{trained.run.path} learned {trained.recipe.task}, which cannot be exported: its texts are searched word "
-            "by word, and a file of one network does not hold that search; use `labelemb translate`"
-        )
+    """The model of a run as a portable module, on the CPU in single precision."""
+    trained.check_export()
     classifier = copy.deepcopy(trained.classifier).cpu().float().eval().requires_grad_(False)
     predictor = classifier.head.export_predictor(fold_temperature=True).requires_grad_(False)
     if isinstance(trained.inputs, TextInputs):

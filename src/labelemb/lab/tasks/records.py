@@ -1,0 +1,191 @@
+"""The records that a run writes to JSON, with a type for every file; each task extends `Evaluation` and `RunResult`.
+
+A field of a record is a key of its file. A file is checked once, when it is read: a missing key or a value of another
+type is a `UserError`. Keys that a record does not have are ignored.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from labelemb.support.errors import UserError
+from labelemb.support.files import file_error
+
+Record = TypeVar("Record")
+
+
+class RunIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What makes two runs the same run."""
+
+    recipe: str
+    fingerprint: str
+    method: str
+    seed: int
+    version: str
+    labels: str | None = None
+    """SHA-256 of the file with the labels that the run reuses; None if it reuses none, or if it is not known."""
+    start: str | None = None
+    """SHA-256 of the model whose body the training starts from (`body.start`); None if it starts from none."""
+    data_digest: str | None = None
+    """`Dataset.digest` of its data; None if the data is not available, or the run is older than this field."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.recipe} {self.method} seed {self.seed}"
+
+
+class Machine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a run ran on: processor, CPU threads, operating system, and the GPU if there is one."""
+
+    cpu: str
+    threads: int
+    system: str
+    gpu: str | None = None
+
+
+class RunRecord(RunIdentity, frozen=True, kw_only=True, omit_defaults=True):
+    """run.json: the identity of a run that has begun, and how it was started."""
+
+    data: str | None
+    """The path of --data."""
+    command: str = ""
+    machine: Machine | None = None
+    threads: int | None = None
+    labels_from: str | None = None
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of metrics.jsonl: the means over the updates since the last evaluation; a task adds its scores.
+
+    Scores are named dev_ or test_ and the name of the score; they are None where the set was not evaluated.
+    """
+
+    step: int
+    epoch: float
+    lr: float | None = None
+    loss: float | None = None
+    terms: dict[str, float] = {}
+    train_error: float | None = None
+    seconds: float = 0.0
+    """Training time until this evaluation."""
+    test_error: float | None = None
+
+
+class CurvePoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The scores of a run at the end of an epoch; a task adds those that its curves show."""
+
+    epoch: int
+    test_error: float
+
+
+class ReliabilityBin(msgspec.Struct, frozen=True):
+    """One bin of a reliability diagram: its number of rows, their mean confidence and their accuracy."""
+
+    count: int
+    confidence: float
+    accuracy: float
+
+
+class ExampleCounts(msgspec.Struct, frozen=True):
+    """How many examples the sets of a run have, and how many labels there are."""
+
+    train: int
+    dev: int
+    test: int
+    labels: int
+
+
+class ParameterCounts(msgspec.Struct, frozen=True):
+    """How many parameters body and head have, and how many of all are needed to predict."""
+
+    body: int
+    head: int
+    predicting: int
+
+
+class Seconds(msgspec.Struct, frozen=True):
+    """How long a run has trained and evaluated."""
+
+    training: float = 0.0
+    evaluation: float = 0.0
+
+
+class RunResult(RunIdentity, frozen=True, kw_only=True, omit_defaults=True):
+    """result.json: what every finished run reports; a task adds its scores."""
+
+    test_error: float
+    final_error: float
+    """The test error after the last epoch."""
+    curve: tuple[CurvePoint, ...]
+    """One point for each epoch."""
+    epochs: int
+    steps: int
+    seconds_per_epoch: float
+    examples: ExampleCounts
+    best_step: int | None = None
+    best_epoch: float | None = None
+    """Where the reported evaluation was: the best on the dev set, or the last."""
+    seconds: Seconds | None = None
+    parameters: ParameterCounts | None = None
+    method_settings: dict[str, Any] = {}
+    command: str = ""
+    processes: int = 1
+    machine: Machine | None = None
+    versions: dict[str, str] = {}
+    note: str = ""
+    """What a reader of the numbers should know."""
+    labels_from: str | None = None
+    temperature: float | None = None
+    """Fitted on the dev set; None without one."""
+    reliability: tuple[ReliabilityBin, ...] = ()
+
+
+class ModelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """model.json: the names of the labels and how inputs are encoded."""
+
+    label_names: list[str]
+    preprocessing: dict[str, Any]
+    label_counts: list[int] | None = None
+    """How often each label is a target in training, where the data knows it."""
+
+
+class Confusion(msgspec.Struct, frozen=True):
+    """confusion.json: the wrong cells of the test set's confusion matrix, the most frequent first."""
+
+    labels: list[str]
+    examples: list[int]
+    """Test examples of each label."""
+    wrong: list[tuple[int, int, int]]
+    """Target, predicted label, and how often."""
+
+
+def to_json(record: object) -> dict[str, Any]:
+    """A record, or a dataclass of scores, as plain values for `json.dumps`."""
+    values: dict[str, Any] = msgspec.to_builtins(record)
+    return values
+
+
+def from_json(text: str | bytes, kind: type[Record]) -> Record:
+    """A record from JSON; text of another form raises `ValueError`.
+
+    `json` reads names that are not UTF-8, as file names may be; msgspec's own reader refuses them.
+    """
+    return msgspec.convert(json.loads(text), kind)
+
+
+def read_record(file: Path, kind: type[Record]) -> Record:
+    """The record in a JSON file; a file of another form is a `UserError` that names it."""
+    try:
+        return from_json(file.read_bytes(), kind)
+    except OSError as error:
+        raise file_error("read", file, error) from error
+    except ValueError as error:
+        raise damaged(file, str(error)) from error
+
+
+def damaged(file: Path, reason: str) -> UserError:
+    """The error for a file of a run that is not as the run wrote it."""
+    beside = "" if file.name == "result.json" else " and result.json beside it"
+    return UserError(f"{file} is damaged ({reason}): delete it{beside}, and train again to have it made anew")
