@@ -1,4 +1,4 @@
-"""Small helpers for tensors and modules: buffer precision, sums over processes, evaluation mode."""
+"""Small helpers for tensors and modules: buffer precision, copies of a state, sums over processes, evaluation mode."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def kept_wide(module: nn.Module, names: Sequence[str]) -> Iterator[None]:
         moved = getattr(module, name)
         if moved.dtype.itemsize < 4:
             setattr(module, name, buffer.to(moved.device))
+
+
+def copied_state(module: nn.Module) -> dict[str, Tensor]:
+    """A copy of a module's state on the CPU, to come back to: further training does not change it."""
+    return {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
 
 
 class _SumOverProcesses:

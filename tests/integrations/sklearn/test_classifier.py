@@ -18,10 +18,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from labelemb import CompressedEmbedding, DenseEmbedding, Objective, RunningEmbedding
+from labelemb import CompressedEmbedding, DenseEmbedding, LabelEmbeddingHead, Objective
+from labelemb.heads import registry
 from labelemb.integrations.sklearn import LabelEmbeddingClassifier
-from labelemb.integrations.sklearn.network import METHODS
-from labelemb.integrations.sklearn.rows import SparseBatch
+from labelemb.integrations.sklearn.examples import SparseBatch
 
 NAMES = np.array(["apple", "bread", "cheese", "dates"])
 
@@ -43,7 +43,7 @@ def same_network(one: LabelEmbeddingClassifier, other: LabelEmbeddingClassifier,
     torch.testing.assert_close(one.network_.state_dict(), other.network_.state_dict(), rtol=rtol, atol=rtol)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", registry.names())
 def test_every_method_learns(method: str, blobs: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = blobs
     classifier = quick(method=method).fit(X, y)
@@ -243,12 +243,17 @@ def test_rank_objective_and_options_reach_the_head(blobs: tuple[np.ndarray, np.n
     def head(**options: Any) -> Any:
         return quick(max_iter=1, **options).fit(*blobs).network_.head
 
-    assert isinstance(head().embedding, RunningEmbedding)
-    assert head().embedding.rows_per_epoch == 450
     assert isinstance(head(objective=Objective.paper()).embedding, DenseEmbedding)
     assert isinstance(head(rank=2).embedding, CompressedEmbedding)
     assert head(method="confidence-penalty", method_options={"penalty": 0.3}).penalty == 0.3
     assert head(method="label-smoothing").label_smoothing == 0.1
+
+
+def test_the_default_is_that_of_the_library(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    found, expected = quick(max_iter=1).fit(*blobs).network_.head, LabelEmbeddingHead(12, 4)
+    assert type(found) is type(expected)
+    assert type(found.embedding) is type(expected.embedding)
+    assert found.objective == expected.objective
 
 
 def test_n_jobs_is_the_number_of_threads_for_a_while(
@@ -270,7 +275,7 @@ def test_verbose_prints_a_line_a_pass(blobs: tuple[np.ndarray, np.ndarray], caps
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "magic"}, "method is 'magic', but must be one of label-embedding, "),
+        ({"method": "magic"}, "method is 'magic', but must be one of plain, "),
         ({"activation": "sine"}, "activation is 'sine', but must be one of relu, "),
         ({"max_iter": 0}, "max_iter is 0, but must be a whole number of at least 1"),
         ({"max_iter": 2.5}, "max_iter is 2.5, but must be a whole number"),

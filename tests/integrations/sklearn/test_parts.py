@@ -14,11 +14,10 @@ import scipy.sparse
 import sklearn
 import torch
 
-from labelemb import LabelEmbeddingHead
+from labelemb import OnlineSmoothingHead
 from labelemb.integrations import sklearn as integration
-from labelemb.integrations.sklearn.examples import Examples
+from labelemb.integrations.sklearn.examples import Examples, Rows, SparseBatch
 from labelemb.integrations.sklearn.network import Design, FirstLayer, make_network
-from labelemb.integrations.sklearn.rows import Rows, SparseBatch
 from labelemb.integrations.sklearn.training import planned_passes
 
 DESIGN = Design(num_features=6, hidden_layer_sizes=(5, 4), num_labels=3, activation="tanh", method="label-embedding")
@@ -69,13 +68,11 @@ def test_initial_weights_depend_on_the_seed_alone_and_leave_torchs_generator_alo
     assert not torch.equal(states[0]["body.first.weight"], states[2]["body.first.weight"])
 
 
-def test_methods_expect_epochs_of_one_length_where_nobody_says_it() -> None:
-    embedding, smoothing = (
-        make_network(replace(DESIGN, method=method), rows_per_epoch=None, seed=0, dtype=torch.float32).head
-        for method in ("label-embedding", "online-smoothing")
-    )
-    assert isinstance(embedding, LabelEmbeddingHead)
-    assert embedding.embedding.rows_per_epoch == smoothing.rows_per_epoch == 300
+def test_methods_that_average_over_an_epoch_take_100_rows_a_label_where_nobody_says_it() -> None:
+    design = replace(DESIGN, method="online-smoothing")
+    head = make_network(design, rows_per_epoch=None, seed=0, dtype=torch.float32).head
+    assert isinstance(head, OnlineSmoothingHead)
+    assert head.rows_per_epoch == 300
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`LabelEmbeddingClassifier`: scikit-learn's conventions, turned into a network and passes over the data."""
+"""`LabelEmbeddingClassifier`: a multilayer perceptron with a head, behind scikit-learn's estimator interface."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from labelemb.integrations.sklearn.calibration import calibrate
-from labelemb.integrations.sklearn.examples import Examples, make_examples
+from labelemb.integrations.sklearn.examples import Examples, Rows, make_examples, precision_of
 from labelemb.integrations.sklearn.network import Design, Network, make_network
 from labelemb.integrations.sklearn.parameters import check_parameters, layer_sizes, threads
-from labelemb.integrations.sklearn.rows import Rows, precision_of
 from labelemb.integrations.sklearn.training import (
     MOST_PASSES,
     BestState,
     accuracy,
+    calibrate,
     count_batches,
     make_optimizer,
     planned_passes,
@@ -34,6 +33,8 @@ from labelemb.losses.objective import Objective
 class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
     """A multilayer perceptron that learns how its labels resemble each other, and trains with what it learned.
 
+    By default it trains by the library's default method, as `LabelEmbeddingHead` does.
+
     Parameters have the names and meanings of scikit-learn's MLPClassifier where it has them too. Everything is
     computed in the precision of X: float32 data trains faster than float64.
 
@@ -44,10 +45,11 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
     rank : int, default=None
         Rank of a compressed embedding, for very many labels; None for a whole one.
     objective : Objective, default=None
-        Weights and choices of the loss; None for `Objective.recommended()`.
+        Weights and choices of the loss; None for the library's default.
     method : str, default="label-embedding"
         "label-embedding", "plain" (cross entropy), "label-smoothing", "online-smoothing", "confidence-penalty" or
-        "teacher-free": all train the same network, so that a grid search can choose.
+        "teacher-free", or any other name in `labelemb.heads.registry`: all train the same network, so that a grid
+        search can choose.
     method_options : dict, default=None
         Further options of the method's head, {"label_smoothing": 0.2} for "label-smoothing" say.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
@@ -60,10 +62,10 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
     learning_rate_init : float, default=0.002
         Learning rate of Adam.
     embedding_learning_rate : float, default=0.05
-        Learning rate of an embedding that is trained by gradient; the recommended objective has none.
+        Learning rate of an embedding that is trained by gradient (dense or compressed).
     max_iter : int, default=None
-        Passes over the data; None for as many as make 2,000 updates, but at least 20 and at most 200. The recommended
-        objective is a plan for exactly so many.
+        Passes over the data; None for as many as make 2,000 updates, but at least 20 and at most 200. An objective with
+        a schedule (a mass floor, say) spans exactly so many.
     shuffle : bool, default=True
         Whether rows come in another order in every pass.
     early_stopping : bool, default=False
@@ -194,8 +196,8 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """One pass over these rows, going on from whatever was learned before.
 
-        The first call needs all `classes`. Each call counts as one of `max_iter` passes (200 if it is None) in the plan
-        of the recommended objective, which stays at its end after so many. The temperature is left as it is.
+        The first call needs all `classes`. Each call counts as one of `max_iter` passes (200 if it is None) in the
+        objective's schedule, which stays at its end after so many. The temperature is left as it is.
         """
         check_parameters(self.get_params(deep=False))
         if self.early_stopping:

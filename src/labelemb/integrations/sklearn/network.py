@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any
@@ -12,15 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labelemb.embeddings.running import ROWS_PER_LABEL
-from labelemb.heads import (
-    ConfidencePenaltyHead,
-    Head,
-    LabelEmbeddingHead,
-    OnlineSmoothingHead,
-    PlainHead,
-    TeacherFreeHead,
-)
-from labelemb.integrations.sklearn.rows import SparseBatch
+from labelemb.heads import Head
+from labelemb.heads.registry import make
+from labelemb.integrations.sklearn.examples import SparseBatch
 from labelemb.losses.objective import Objective
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -44,7 +38,7 @@ class Design:
     method: str
     rank: int | None = None
     objective: Objective | None = None
-    method_options: Mapping[str, Any] = field(default_factory=dict)
+    method_options: dict[str, Any] = field(default_factory=dict)
 
     def difference(self, other: "Design") -> str:
         """The first setting in which the two differ, in words; empty if they are equal."""
@@ -129,23 +123,8 @@ def make_network(design: Design, *, rows_per_epoch: int | None, seed: int, dtype
 
 
 def make_head(design: Design, in_features: int, rows_per_epoch: int | None) -> Head:
-    """The head of the design's method, with the method's own options."""
-    sizes, options = (in_features, design.num_labels), design.method_options
-    if design.method == "label-embedding":
-        objective = Objective.recommended() if design.objective is None else design.objective
-        return LabelEmbeddingHead(
-            *sizes, rank=design.rank, objective=objective, rows_per_epoch=rows_per_epoch, **options
-        )
-    if design.method == "online-smoothing":
-        rows = rows_per_epoch or ROWS_PER_LABEL * design.num_labels
-        return OnlineSmoothingHead(*sizes, **{"rows_per_epoch": rows, **options})
-    return PEERS[design.method](*sizes, options)
-
-
-PEERS: dict[str, Callable[[int, int, Mapping[str, Any]], Head]] = {
-    "plain": lambda d, m, options: PlainHead(d, m, **options),
-    "label-smoothing": lambda d, m, options: PlainHead(d, m, **{"label_smoothing": 0.1, **options}),
-    "confidence-penalty": lambda d, m, options: ConfidencePenaltyHead(d, m, **options),
-    "teacher-free": lambda d, m, options: TeacherFreeHead(d, m, **options),
-}
-METHODS = ("label-embedding", "online-smoothing", *PEERS)
+    """The head of the design's method; without `rows_per_epoch` (in partial_fit) an epoch is a fixed number of rows."""
+    rows = rows_per_epoch or ROWS_PER_LABEL * design.num_labels
+    chosen = {"rank": design.rank, "objective": design.objective}
+    options = {"rows_per_epoch": rows, **{name: value for name, value in chosen.items() if value is not None}}
+    return make(design.method, in_features, design.num_labels, **options | design.method_options)

@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from joblib import effective_n_jobs  # type: ignore[import-untyped]  # ships no type information
 
-from labelemb.integrations.sklearn.network import ACTIVATIONS, METHODS
+from labelemb.heads import registry
+from labelemb.integrations.sklearn.network import ACTIVATIONS
 from labelemb.losses.objective import Objective
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
     """Raise for the first parameter that cannot be; sizes, ranks and method options are checked by what uses them."""
-    _one_of(parameters, "method", METHODS)
+    _one_of(parameters, "method", registry.names())
     _one_of(parameters, "activation", tuple(ACTIVATIONS))
     if parameters["max_iter"] is not None:
         _number(parameters, "max_iter", 1, whole=True)

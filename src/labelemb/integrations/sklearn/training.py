@@ -1,20 +1,21 @@
-"""Passes over the data: batches, Adam, and what decides that enough is enough."""
+"""Training and prediction of a classifier's network: passes over the data, early stopping, the temperature."""
 
 from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from labelemb.integrations.sklearn.examples import Examples
+from labelemb.heads.calibration import weighted_temperature
+from labelemb.integrations.sklearn.examples import Examples, Rows
 from labelemb.integrations.sklearn.network import Network
-from labelemb.integrations.sklearn.rows import Rows
+from labelemb.support.tensors import copied_state
 
 BLOCK = 1024
 """Rows that are predicted at once."""
-
-
+MOST_LOGITS = 1 << 22
+"""Rows are left out evenly to stay below: many fewer are enough for one number."""
 MOST_ROWS_IN_A_BATCH = 200
 """What batch_size="auto" comes to, as in MLPClassifier."""
 PLANNED_UPDATES, FEWEST_PASSES, MOST_PASSES = 2000, 20, 200
@@ -102,6 +103,30 @@ def accuracy(network: Network, examples: Examples) -> float:
     return float(np.average(right, weights=weights))
 
 
+@torch.no_grad()
+def calibrate(network: Network, examples: Examples, held_out: Examples | None) -> None:
+    """Find the head's temperature: from the labels of held-out rows if there are any, else from the observer.
+
+    The observer is trained with hard labels alone, so the predictor is brought to agree with it on training rows, as
+    `LabelEmbeddingHead.calibrate` does. A head without an observer keeps its temperature if nothing was held out.
+    """
+    observer: nn.Linear | None = getattr(network.head, "observer", None)
+    if held_out is None and observer is None:
+        return
+    source = examples if held_out is None else held_out
+    step = -(-len(source) * network.head.num_labels // MOST_LOGITS)
+    index = source.index[::step]
+    logits, aimed = [], []
+    for block, hidden in hidden_blocks(network, source.rows, index):
+        logits.append(network.head(hidden).double())
+        if held_out is None and observer is not None:
+            aimed.append((observer(hidden).double().softmax(1) * logits[-1]).sum(1))
+        else:
+            aimed.append(logits[-1].gather(1, torch.from_numpy(source.labels[block]).unsqueeze(1)).squeeze(1))
+    weights = None if source.weights is None else torch.from_numpy(source.weights[index])
+    network.head.temperature.fill_(weighted_temperature(torch.cat(logits), torch.cat(aimed), weights))
+
+
 class BestState:
     """The state of a network at its best score so far, and how long ago that was."""
 
@@ -118,7 +143,7 @@ class BestState:
         self.passes_without_rise = self.passes_without_rise + 1 if score < self.score + self.tol else 0
         if score > self.score:
             self.score = score
-            self.state = {name: value.clone() for name, value in self.network.state_dict().items()}
+            self.state = copied_state(self.network)
 
     @property
     def is_stale(self) -> bool:

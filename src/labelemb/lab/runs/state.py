@@ -28,6 +28,7 @@ from labelemb.lab.tasks.records import Evaluation, to_json
 from labelemb.lab.tasks.task import EvaluatedModel, NotFinitePredictions
 from labelemb.support.errors import UserError, not_finite
 from labelemb.support.files import remove_quietly
+from labelemb.support.tensors import copied_state
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class Run:
             **scores,
         )
         if is_best:
-            weights = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
+            weights = copied_state(self.model)
             self.best = Best(record, weights)
         self.records.append(record)
         for log in self.evaluation_logs:
