@@ -22,11 +22,3 @@ def enough_memory(what: str, advice: str) -> Iterator[None]:
         if "allocate" not in str(error):
             raise
         raise UserError(f"there is no memory for so large a {what} ({str(error).splitlines()[0]}): {advice}") from error
-
-
-def not_finite(what: str, step: int, broken: str = "") -> UserError:
-    """The error for a training that has diverged at an update."""
-    return UserError(
-        f"{what} not finite at update {step}{broken}; the last checkpoint before it, if there was one, is kept; a "
-        "lower train.lr or train.clip_norm=1 may help"
-    )

@@ -17,7 +17,7 @@ from labelemb.lab.runs.engine import reduced
 from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.tasks.model import STATISTICS, TERMS
 from labelemb.lab.tasks.records import Evaluation, to_json
-from labelemb.support.errors import UserError, not_finite
+from labelemb.support.errors import UserError
 from labelemb.support.files import file_error
 
 CHECK_EVERY = 50
@@ -136,3 +136,11 @@ class EventFiles:
             yield
         except OSError as error:
             raise file_error("write in", self.folder, error) from error
+
+
+def not_finite(what: str, step: int, broken: str = "") -> UserError:
+    """The error for a training that has diverged at an update."""
+    return UserError(
+        f"{what} not finite at update {step}{broken}; the last checkpoint before it, if there was one, is kept; a "
+        "lower train.lr or train.clip_norm=1 may help"
+    )

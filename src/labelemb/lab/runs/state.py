@@ -18,7 +18,7 @@ from labelemb.lab.runs.checkpoint import load_checkpoint, save_checkpoint
 from labelemb.lab.runs.engine import gathered, make_optimizer, predict_logits
 from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.runs.labels import ReusedLabels
-from labelemb.lab.runs.logs import EvaluationLog, EventFiles, MetricsFile, StepLog
+from labelemb.lab.runs.logs import EvaluationLog, EventFiles, MetricsFile, StepLog, not_finite
 from labelemb.lab.runs.messages import RunOptions, Warn
 from labelemb.lab.runs.randomness import Streams, stream
 from labelemb.lab.runs.start import load_start
@@ -26,7 +26,7 @@ from labelemb.lab.tasks import make_task
 from labelemb.lab.tasks.model import Classifier, out_features, tie_output
 from labelemb.lab.tasks.records import Evaluation, to_json
 from labelemb.lab.tasks.task import EvaluatedModel, NotFinitePredictions
-from labelemb.support.errors import UserError, not_finite
+from labelemb.support.errors import UserError
 from labelemb.support.files import remove_quietly
 from labelemb.support.tensors import copied_state
 
