@@ -38,7 +38,11 @@ def made_result(**values: Any) -> RunResult:
     given = {
         **{"recipe": "hand", "fingerprint": "f", "version": "1", "method": "plain", "seed": 0, "test_error": 1.0},
         **{"final_error": 1.0, "curve": [], "epochs": 1, "steps": 1, "seconds_per_epoch": 1.0, "test_nll": 0.1},
-        **{"test_ece": 1.0, "examples": {"train": 1, "dev": 0, "test": 1, "labels": 2}},
+        **{"test_ece": 1.0, "examples": {"train": 1, "dev": 0, "test": 1, "labels": 2}, "command": "", "processes": 1},
+        **{"test_nll_scaled": None, "test_ece_scaled": None, "temperature": None, "best_step": 1, "best_epoch": 1.0},
+        **{"method_settings": {}, "versions": {}, "machine": {"cpu": "a processor", "threads": 1, "system": "Linux"}},
+        **{"parameters": {"body": 1, "head": 1, "predicting": 2}, "seconds": {"training": 1, "evaluation": 1}},
+        "reliability": [],
     }
     return msgspec.convert(given | values, ClassificationResult)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from labelemb.lab.data import Dataset, ImageExamples, TextExamples, TextInputs
 from labelemb.lab.runs.example_pictures import FILE, LARGEST_SIDE, MOST_BYTES, PICTURES, draw_examples, read_examples
+from labelemb.lab.tasks.records import to_json
 from labelemb.support.errors import UserError
 from tests.helpers.quick_runs import quick_run
 
@@ -27,9 +28,9 @@ def sheet_of(data: Dataset, folder: Path) -> tuple[dict[str, object], np.ndarray
     content = draw_examples(data)
     assert content is not None
     (folder / FILE).write_bytes(content)
-    about = read_examples(folder / FILE)
-    assert about.pop("png") == content
-    return about, np.asarray(Image.open(io.BytesIO(content)))
+    kept = read_examples(folder / FILE)
+    assert kept.png == content
+    return to_json(kept.layout), np.asarray(Image.open(io.BytesIO(content)))
 
 
 def picture(sheet: np.ndarray, cell: int, across: int, height: int, width: int) -> Tensor:
@@ -43,7 +44,7 @@ def test_each_label_has_its_first_test_images(tmp_path: Path, labels: int, shape
     about, sheet = sheet_of(images_of(labels, shape), tmp_path)
     assert about["labels"] == [f"label {label}" for label in range(labels)]
     assert about["counts"] == [PICTURES] * labels
-    assert about["size"] == list(shape[1:])
+    assert about["size"] == shape[1:]
     for label in range(labels):
         for place in range(PICTURES):
             found = picture(sheet, PICTURES * label + place, about["across"], *shape[1:])  # type: ignore[arg-type]
@@ -59,7 +60,7 @@ def test_a_label_with_few_test_images_says_so(tmp_path: Path) -> None:
 
 def test_large_images_and_many_labels_make_small_pictures(tmp_path: Path) -> None:
     about, _ = sheet_of(images_of(4, (3, 96, 64), per_label=1), tmp_path)
-    assert about["size"] == [LARGEST_SIDE, 32]
+    assert about["size"] == (LARGEST_SIDE, 32)
     _, sheet = sheet_of(images_of(500, (3, 64, 64), per_label=1), tmp_path)
     assert MOST_BYTES / 2 < sheet.size <= 1.1 * MOST_BYTES
     assert max(sheet.shape) < 3 * min(sheet.shape[:2])  # browsers reduce pictures that are very long
@@ -87,4 +88,4 @@ def test_a_picture_that_is_no_sheet_is_one_line(tmp_path: Path) -> None:
 
 def test_a_run_on_images_keeps_a_sheet(tmp_path: Path) -> None:
     quick_run(tmp_path / "run")
-    assert read_examples(tmp_path / "run" / FILE)["labels"] == [str(digit) for digit in range(10)]
+    assert read_examples(tmp_path / "run" / FILE).layout.labels == [str(digit) for digit in range(10)]

@@ -99,4 +99,4 @@ def assert_close(one: Path, other: Path) -> None:
         assert record["terms"] == pytest.approx(expected["terms"], rel=1e-3), one
     results = [json.loads((run / "result.json").read_text()) for run in (one, other)]
     assert results[0]["best_step"] == results[1]["best_step"]
-    assert [result.processes for result in results] == [2, 1]
+    assert [result["processes"] for result in results] == [2, 1]

@@ -18,10 +18,10 @@ CPU = torch.device("cpu")
 def test_bleu_is_that_of_tokenised_text() -> None:
     scores = score_texts(["a b c d , e", "x y"], ["a b c d , e", "x y z w"])
     # 8 of 8 words, 6 of 6, 4 of 4 and 3 of 3 runs are right, the output has 8 words of 10
-    assert scores["bleu"] == pytest.approx(100 * torch.exp(torch.tensor(1 - 10 / 8)).item())
-    assert scores["length_ratio"] == 0.8
-    assert scores["exact"] == 50
-    assert "tok:none" in scores["bleu_signature"]
+    assert scores.bleu == pytest.approx(100 * torch.exp(torch.tensor(1 - 10 / 8)).item())
+    assert scores.length_ratio == 0.8
+    assert scores.exact == 50
+    assert "tok:none" in scores.bleu_signature
 
 
 def test_rouge_counts_chinese_characters() -> None:

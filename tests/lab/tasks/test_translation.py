@@ -92,7 +92,7 @@ def test_bleu_is_of_the_search_that_translate_does_and_raw_of_that_without_a_tem
     assert model.temperature != 1
     for options, expected in ((None, result.test_bleu), (raw, result.test_bleu_raw)):
         texts = [best.text for best, *_ in model.translate(lines, options)]
-        assert score_texts(texts, test.references)["bleu"] == pytest.approx(expected)
+        assert score_texts(texts, test.references).bleu == pytest.approx(expected)
 
 
 def test_a_stopped_run_ends_as_one_that_was_not(tmp_path: Path, data: Path) -> None:

@@ -1,5 +1,6 @@
-"""A worker process of a comparison: trains the runs that it reads from standard input and writes events to standard
-output. `protocol.py` has the messages.
+"""A worker process of a comparison: trains the runs that it is sent, and sends their events back.
+
+It reads from standard input and writes to standard output; `protocol.py` has the messages.
 """
 
 import json

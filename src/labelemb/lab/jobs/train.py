@@ -42,5 +42,4 @@ def train(
 
 def describe(result: RunResult) -> str:
     """The result of a run in a line."""
-    at = "" if result.best_epoch is None else f", at epoch {result.best_epoch:g}"
-    return task_of_result(result).describe(result) + at
+    return f"{task_of_result(result).describe(result)}, at epoch {result.best_epoch:g}"

@@ -178,4 +178,4 @@ def _pictures(runs: Sequence[RunFolder], notes: list[str]) -> dict[str, Any] | N
     except UserError as error:
         notes.append(f"Example pictures are left out: {error}")
         return None
-    return {**sheet, "png": base64.b64encode(sheet["png"]).decode()}
+    return {**to_json(sheet.layout), "png": base64.b64encode(sheet.png).decode()}

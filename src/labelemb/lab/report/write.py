@@ -1,4 +1,4 @@
-"""From a folder to its page: template, style, programs and data become one file that needs nothing else."""
+"""`write_report`: template, style, scripts and data of a folder as one HTML file that needs nothing else."""
 
 import json
 from importlib import resources
@@ -52,7 +52,7 @@ def page(data: dict[str, Any]) -> str:
     html = (parts / "page.html").read_text(encoding="utf-8")
     style = (parts / "style.css").read_text(encoding="utf-8")
     script = "\n".join((parts / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    # the data goes in last: nothing in it can be taken for a place of the template
+    # the data goes in last, so that nothing in it can be taken for a marker of the template
     for place, text in (("STYLE", style), ("SCRIPT", script), ("DATA", embedded_json(data))):
         before, after = html.split(f"/*{place}*/")
         html = before + text + after

@@ -38,16 +38,16 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
 
 
 class Loaded(NamedTuple):
-    """A checkpoint as it was read. `corrupted`: the newer one in whose place it was taken."""
+    """A checkpoint as it was read; `corrupted` is the path of a newer one that could not be used."""
 
     state: dict[str, Any] | None
     corrupted: Path | None = None
 
 
 def load_checkpoint(folder: Path, warn: Callable[[str], None]) -> Loaded:
-    """The newest intact checkpoint of a folder, if it has any; `warn` hears of a corrupted one.
+    """The newest intact checkpoint of a folder, if it has any; `warn` is called about a corrupted one.
 
-    The corrupted one is to be removed before the next save, which would put it in the place of the one that is intact.
+    The caller removes the corrupted one before the next save, which would otherwise keep it as the previous one.
     """
     corrupted: dict[Path, str] = {}
     for path in (folder / CURRENT, folder / PREVIOUS):

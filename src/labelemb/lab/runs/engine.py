@@ -1,4 +1,4 @@
-"""Lightning Fabric as the engine: device, precision and processes; how a batch is shared out; evaluation."""
+"""Lightning Fabric: device, precision and processes, how a batch is shared out, and predictions of all processes."""
 
 import logging
 import os

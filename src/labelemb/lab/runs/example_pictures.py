@@ -3,13 +3,15 @@
 import io
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import msgspec
 from PIL import Image, PngImagePlugin
 from torch import Tensor
 
 from labelemb.lab.data import Dataset, ImageExamples
+from labelemb.lab.tasks.records import from_json, to_json
 from labelemb.support.errors import UserError
 
 FILE = "examples.png"
@@ -23,11 +25,32 @@ KEY = "labelemb"
 MODES = {1: "L", 3: "RGB"}
 
 
-def draw_examples(data: Dataset) -> bytes | None:
-    """The sheet as PNG, picture `place` of label y in cell PICTURES y + place, row by row; None without images.
+class SheetLayout(msgspec.Struct, frozen=True):
+    """Where the pictures of a label are on a sheet."""
 
-    How to find a label on it is written inside the file: labels, how many pictures each has and how many cells, the
-    size of a picture (height, width), and how many stand in a row.
+    labels: list[str]
+    counts: list[int]
+    """Pictures of each label, at most `per_label`."""
+    per_label: int
+    """Cells of each label."""
+    size: tuple[int, int]
+    """Height and width of a picture."""
+    across: int
+    """Cells in a row."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A sheet as it was read: the bytes of the PNG file, and the layout in it."""
+
+    png: bytes
+    layout: SheetLayout
+
+
+def draw_examples(data: Dataset) -> bytes | None:
+    """The sheet as PNG, with its layout inside the file; None without images.
+
+    Picture i of label y is in cell PICTURES y + i, row by row.
     """
     test, labels = data.test, len(data.label_names)
     if not isinstance(test, ImageExamples) or test.images.shape[1] not in MODES or labels > MOST_LABELS:
@@ -41,18 +64,17 @@ def draw_examples(data: Dataset) -> bytes | None:
         chosen = (test.targets == label).nonzero()[:PICTURES, 0].tolist()
         counts.append(len(chosen))
         for cell, index in enumerate(chosen, start=PICTURES * label):
-            place = (cell % across * width, cell // across * height)
-            sheet.paste(_picture(test.images[index], width, height), place)
-    layout = {"per_label": PICTURES, "size": [height, width], "across": across}
-    return _png(sheet, {"labels": data.label_names, "counts": counts, **layout})
+            corner = (cell % across * width, cell // across * height)
+            sheet.paste(_picture(test.images[index], width, height), corner)
+    return _png(sheet, SheetLayout(data.label_names, counts, PICTURES, (height, width), across))
 
 
-def read_examples(file: Path) -> dict[str, Any]:
-    """What a sheet says about itself, and its bytes as `png`."""
+def read_examples(file: Path) -> Sheet:
+    """The sheet in a file."""
     try:
         content = file.read_bytes()
         with Image.open(io.BytesIO(content)) as sheet:
-            return {**json.loads(sheet.info[KEY]), "png": content}
+            return Sheet(content, from_json(sheet.info[KEY], SheetLayout))
     except (OSError, KeyError, ValueError, SyntaxError) as error:  # Pillow's reader raises each of them
         raise UserError(f"{file} cannot be read as a sheet of examples: {error}") from error
 
@@ -71,9 +93,9 @@ def _picture(image: Tensor, width: int, height: int) -> Image.Image:
     return Image.fromarray(pixels).resize((width, height), Image.Resampling.BOX)
 
 
-def _png(sheet: Image.Image, about: dict[str, Any]) -> bytes:
+def _png(sheet: Image.Image, layout: SheetLayout) -> bytes:
     text = PngImagePlugin.PngInfo()
-    text.add_itxt(KEY, json.dumps(about, ensure_ascii=False))
+    text.add_itxt(KEY, json.dumps(to_json(layout), ensure_ascii=False))
     buffer = io.BytesIO()
     sheet.save(buffer, "PNG", pnginfo=text, optimize=True)
     return buffer.getvalue()

@@ -7,7 +7,7 @@ optional dependency) implement it.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from lightning_fabric import Fabric
@@ -22,6 +22,14 @@ from labelemb.support.files import file_error
 
 CHECK_EVERY = 50
 """Updates between two checks that the losses are finite: checking each would wait for the device."""
+
+
+class UpdateMeans(NamedTuple):
+    """Means over updates: the loss, its unweighted terms, and the error on the training batches in percent."""
+
+    loss: float
+    terms: dict[str, float]
+    train_error: float
 
 
 class StepLog:
@@ -55,16 +63,13 @@ class StepLog:
             raise not_finite("the loss is", update, f" (broken: {terms})")
         self.checked = len(self.rows)
 
-    def take(self) -> dict[str, Any]:
-        """Means over the updates, as fields of an evaluation; the updates are then forgotten."""
+    def take(self) -> UpdateMeans:
+        """Means over the updates since the last call, which are then dropped."""
         means = self._read(self.rows).double().mean(0).tolist()
         self.rows, self.checked = [], 0
         values = dict(zip(STATISTICS, means, strict=True))
-        return {
-            "loss": values["loss"],
-            "terms": {name: values[name] for name in TERMS},
-            "train_error": 100 * (1 - values["correct"]),
-        }
+        terms = {name: values[name] for name in TERMS}
+        return UpdateMeans(values["loss"], terms, train_error=100 * (1 - values["correct"]))
 
     def state(self) -> list[Tensor]:
         return [row.cpu() for row in self.rows]

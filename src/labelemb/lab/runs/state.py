@@ -132,7 +132,7 @@ class Run:
     def evaluate(self, epoch_end: bool) -> None:
         """Record the losses since the last evaluation and the scores on dev, and on test where it may be reported."""
         started = time.perf_counter()
-        scores: dict[str, Any] = {}
+        scores: dict[str, float] = {}
         if self.data.dev is not None:
             scores |= self._scores("dev")
         is_best = self.selects and self._is_best(scores[self.task.main.dev_field])
@@ -144,10 +144,12 @@ class Run:
             step=self.step,
             epoch=round(self.step / self.batches_per_epoch, 4),
             lr=self.optimizer.param_groups[0]["lr"],
+            loss=means.loss,
+            terms=means.terms,
+            train_error=means.train_error,
             seconds=self.seconds["training"],
-            **means,
-            **scores,
         )
+        record = msgspec.structs.replace(record, **scores)
         if is_best:
             weights = copied_state(self.model)
             self.best = Best(record, weights)

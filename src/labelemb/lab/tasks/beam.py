@@ -1,9 +1,9 @@
 """Beam search, vectorised over the sentences of a batch and the hypotheses of each.
 
-A sentence has `beam` places. In each step the best continuations of its hypotheses fill the places that are left; one
-that ends its text takes its place away for good. With a beam of 1 that is greedy search. The search of a sentence is
-over when no place is left, or when nothing that is still open can be better than what has ended; it then leaves the
-batch. A sentence's search never depends on its neighbours, nor on how many hypotheses are asked for.
+A sentence has `beam` slots. In each step the best continuations of its hypotheses fill the open slots; a hypothesis
+that ends closes its slot. With a beam of 1 that is greedy search. The search of a sentence ends when no slot is open,
+or when no open hypothesis can become better than those that have ended; the sentence then leaves the batch. A
+sentence's search depends neither on the other sentences nor on how many hypotheses are asked for.
 
 The score of a hypothesis is log p(words, end) / ((5 + n) / 6)^a with n the number of words and the end symbol, and a
 the length penalty: 0 takes the log-probability as it is.
@@ -95,7 +95,7 @@ def search(
 class Beams:
     """The open hypotheses of the sentences that are still searched.
 
-    Tensors over hypotheses are (sentences, beam); a place without a hypothesis has the log-probability -inf.
+    Tensors over hypotheses are (sentences, beam); a slot without a hypothesis has the log-probability -inf.
     """
 
     def __init__(self, memory: Memory, symbols: Symbols, options: SearchOptions) -> None:
@@ -108,7 +108,7 @@ class Beams:
         self.last = torch.full((sentences, beam), symbols.begin, device=device)
         self.total = torch.full((sentences, beam), -torch.inf, device=device)
         self.total[:, 0] = 0.0
-        self.places = torch.full((sentences,), beam, device=device)
+        self.slots = torch.full((sentences,), beam, device=device)
         self.words = torch.empty(sentences, beam, 0, dtype=torch.long, device=device)
         self.looked = torch.empty(sentences, beam, 0, dtype=torch.long, device=device)
         self.attention = self.looked
@@ -140,7 +140,7 @@ class Beams:
         return log_probabilities
 
     def extend(self, log_probabilities: Tensor) -> None:
-        """Fill the places with the best continuations, and take out what has ended."""
+        """Fill the open slots with the best continuations, and take out what has ended."""
         beam, symbols = self.options.beam, self.symbols
         # the best of all are among the best of each hypothesis
         best, labels = log_probabilities.topk(beam, dim=-1)
@@ -153,13 +153,13 @@ class Beams:
             )
         parent = picked // beam
         label = labels.flatten(1).gather(1, picked)
-        total = total.masked_fill(torch.arange(beam, device=total.device) >= self.places.unsqueeze(1), -torch.inf)
+        total = total.masked_fill(torch.arange(beam, device=total.device) >= self.slots.unsqueeze(1), -torch.inf)
 
         looked = torch.cat([_chosen(self.looked, parent), self.attention.gather(1, parent).unsqueeze(-1)], dim=-1)
         words = torch.cat([_chosen(self.words, parent), label.unsqueeze(-1)], dim=-1)
         ends = (label == symbols.end) & total.isfinite()
         self._keep_ended(ends, total, words, looked)
-        self.places -= ends.sum(1)
+        self.slots -= ends.sum(1)
         self.total = total.masked_fill(ends, -torch.inf)
         self.words, self.looked, self.last = words, looked, label
         rows = (parent + torch.arange(len(parent), device=parent.device).unsqueeze(1) * beam).flatten()
@@ -167,11 +167,11 @@ class Beams:
         self._drop_finished()
 
     def _keep_ended(self, ends: Tensor, total: Tensor, words: Tensor, looked: Tensor) -> None:
-        rows, places = ends.nonzero(as_tuple=True)
+        rows, slots = ends.nonzero(as_tuple=True)
         if not len(rows):
             return
         length = words.shape[-1]
-        values = (self.sentences[rows], total[rows, places], words[rows, places, :-1], looked[rows, places, :-1])
+        values = (self.sentences[rows], total[rows, slots], words[rows, slots, :-1], looked[rows, slots, :-1])
         for sentence, value, text, attention in zip(*(value.tolist() for value in values), strict=True):
             score = float(penalised(value, length, self.options.length_penalty))
             self.ended[sentence].append(Hypothesis(text, value, score, attention))
@@ -191,7 +191,7 @@ class Beams:
         states, mask, final = self.memory
         self.memory = Memory(states[rows], mask[rows], final)
         self.state = (self.state[0].index_select(1, hypotheses), self.state[1].index_select(1, hypotheses))
-        for name in ("sentences", "last", "total", "places", "words", "looked"):
+        for name in ("sentences", "last", "total", "slots", "words", "looked"):
             setattr(self, name, getattr(self, name)[rows])
 
     def _may_improve(self, sentence: int, best_open: float) -> bool:
@@ -222,8 +222,8 @@ def _forbid_repeats(log_probabilities: Tensor, words: Tensor, size: int) -> None
     runs = words.unfold(-1, size, 1)  # (sentences, beam, runs, size)
     begun = words[..., words.shape[-1] - size + 1 :].unsqueeze(-2)  # the last size - 1 words
     repeats = (runs[..., :-1] == begun).all(-1)
-    rows, hypotheses, places = repeats.nonzero(as_tuple=True)
-    log_probabilities[rows, hypotheses, runs[rows, hypotheses, places, -1]] = -torch.inf
+    rows, hypotheses, runs_found = repeats.nonzero(as_tuple=True)
+    log_probabilities[rows, hypotheses, runs[rows, hypotheses, runs_found, -1]] = -torch.inf
 
 
 class TextGenerator:
@@ -252,9 +252,9 @@ class TextGenerator:
                     self.symbols,
                     options,
                 )
-                for place, best in zip(index.tolist(), hypotheses, strict=True):
-                    # nothing was allowed to end: only constraints that contradict each other do that
-                    found[place] = best or [Hypothesis([], -torch.inf, -torch.inf, [])]
+                for row, best in zip(index.tolist(), hypotheses, strict=True):
+                    # no hypothesis was allowed to end: only with constraints that contradict each other
+                    found[row] = best or [Hypothesis([], -torch.inf, -torch.inf, [])]
         return found
 
     def words(self, hypothesis: Hypothesis, source: list[str], replace_unknown: bool) -> list[str]:
@@ -264,8 +264,8 @@ class TextGenerator:
         if not replace_unknown:
             return words
         return [
-            source[place] if number == target.unknown else word
-            for number, word, place in zip(hypothesis.words, words, hypothesis.attention, strict=True)
+            source[attended] if number == target.unknown else word
+            for number, word, attended in zip(hypothesis.words, words, hypothesis.attention, strict=True)
         ]
 
     def scored_texts(self, examples: SequenceExamples, options: SearchOptions, replace_unknown: bool) -> Iterator[str]:

@@ -77,8 +77,8 @@ class ClassificationResult(
 
     test_nll: float
     test_ece: float
-    test_nll_scaled: float | None = None
-    test_ece_scaled: float | None = None
+    test_nll_scaled: float | None
+    test_ece_scaled: float | None
     dev_error: float | None = None
 
 

@@ -1,4 +1,4 @@
-"""A body and a head as one module: what the loop trains and what `predict` loads."""
+"""`Classifier`: a body and a head as one module, which the loop trains and `predict` loads."""
 
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from labelemb.support.tensors import evaluating
 
 TERMS = LossTerms._fields
 STATISTICS = ("loss", *TERMS, "correct")
-"""What a training call returns beside its loss; `correct` as a share of the rows."""
+"""The statistics that a training call returns with its loss; `correct` is a share of the rows."""
 
 
 def out_features(body: nn.Module) -> int:
@@ -19,7 +19,7 @@ def out_features(body: nn.Module) -> int:
 
 
 def tie_output(body: nn.Module, head: Head) -> None:
-    """Let the predictor's weights be the vectors of the target words."""
+    """Share the vectors of the target words with the predictor as its weights."""
     head.predictor.weight = cast(nn.Embedding, body.target_vectors).weight
 
 
@@ -60,6 +60,6 @@ class Classifier(nn.Module):
 
     @torch.no_grad()
     def _clean_hidden(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        """The hidden state without dropout: what the observer learns from shall not be noise."""
+        """The hidden state without dropout, so that the observer does not learn from its noise."""
         with evaluating(self.body):
             return self.body(*inputs)

@@ -124,22 +124,22 @@ class RunResult(RunIdentity, frozen=True, kw_only=True, omit_defaults=True):
     steps: int
     seconds_per_epoch: float
     examples: ExampleCounts
-    best_step: int | None = None
-    best_epoch: float | None = None
+    best_step: int
+    best_epoch: float
     """Where the reported evaluation was: the best on the dev set, or the last."""
-    seconds: Seconds | None = None
-    parameters: ParameterCounts | None = None
-    method_settings: dict[str, Any] = {}
-    command: str = ""
-    processes: int = 1
-    machine: Machine | None = None
-    versions: dict[str, str] = {}
+    seconds: Seconds
+    parameters: ParameterCounts
+    method_settings: dict[str, Any]
+    command: str
+    processes: int
+    machine: Machine
+    versions: dict[str, str]
+    temperature: float | None
+    """Fitted on the dev set; None without one."""
+    reliability: tuple[ReliabilityBin, ...]
     note: str = ""
     """What a reader of the numbers should know."""
     labels_from: str | None = None
-    temperature: float | None = None
-    """Fitted on the dev set; None without one."""
-    reliability: tuple[ReliabilityBin, ...] = ()
 
 
 class ModelRecord(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -16,7 +16,7 @@ TASKS: tuple[type[Task], ...] = (Classification, Translation)
 
 
 class _Kind(msgspec.Struct):
-    """What a file says of its task; results of earlier versions name none if it is classification."""
+    """The task and main score in a file; classification results of earlier versions have neither."""
 
     task: str = Classification.name
     main_score: str = "bleu"
@@ -34,7 +34,7 @@ def task_of_result(result: RunResult) -> Task:
 
 
 def task_of_facts(about: Mapping[str, Any]) -> Task:
-    """The task that a result or a summary, as plain values, says it is of."""
+    """The task that the facts of a summary name."""
     kind = msgspec.convert(dict(about), _Kind)
     return _task(kind.task, kind.main_score)
 

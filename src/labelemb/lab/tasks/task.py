@@ -170,7 +170,7 @@ class Task(ABC):
         """A run's result in a line: the reported test score, and the dev score that selected it."""
 
     def facts(self, result: RunResult) -> dict[str, Any]:
-        """What a summary says of the task beside its scores."""
+        """Facts about the task for the summary: its name, main score and settings, where they are not the default."""
         return {}
 
     def evaluate_note(self, scores: Any) -> str:

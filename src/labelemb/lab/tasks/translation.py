@@ -15,7 +15,7 @@ from labelemb.lab.data import Examples, PairEncoder, PairInputs, SequenceExample
 from labelemb.lab.recipes.settings import DecodeSettings
 from labelemb.lab.tasks.beam import SearchOptions, TextGenerator
 from labelemb.lab.tasks.records import CurvePoint, Evaluation, ReliabilityBin, RunResult
-from labelemb.lab.tasks.scores.texts import score_texts
+from labelemb.lab.tasks.scores.texts import GeneratedScores, score_texts
 from labelemb.lab.tasks.scores.tokens import token_scores, token_temperature
 from labelemb.lab.tasks.task import (
     Column,
@@ -224,7 +224,7 @@ class Translation(Task):
             raise NotFinitePredictions(name)
         settings = model.recipe.decode
         found = _generated(self.generator(model), examples, SearchOptions(max_length=settings.max_length), settings)
-        greedy = {f"{name}_{key}_greedy": found[key] for key in ("bleu", "rouge1", "exact", "length_ratio")}
+        greedy = {f"{name}_{key}_greedy": getattr(found, key) for key in ("bleu", "rouge1", "exact", "length_ratio")}
         return {f"{name}_error": tokens.error, f"{name}_nll": tokens.nll, **greedy}
 
     def finish(self, model: EvaluatedModel, reported: Evaluation) -> FinalScores:
@@ -242,7 +242,8 @@ class Translation(Task):
         tokens = token_scores(model.classifier, examples, model.device, temperature)
         settings, generator, beam = model.recipe.decode, self.generator(model), _beam(model)
         longest = settings.max_length
-        found = _generated(generator, examples, SearchOptions(beam, longest, temperature=temperature or 1.0), settings)
+        calibrated = SearchOptions(beam, longest, temperature=temperature or 1.0)
+        found: dict[str, Any] = dict(vars(_generated(generator, examples, calibrated, settings)))
         others = {
             "raw": SearchOptions(beam, longest),
             "penalised": SearchOptions(beam, longest, length_penalty=1.0),
@@ -250,7 +251,7 @@ class Translation(Task):
         }
         for suffix, options in others.items():
             scores = _generated(generator, examples, options, settings)
-            named = {f"{key}_{suffix}": value for key, value in scores.items()}
+            named = {f"{key}_{suffix}": value for key, value in vars(scores).items()}
             found |= {name: value for name, value in named.items() if name in TextScores.__dataclass_fields__}
         return TextScores(
             error=tokens.error,
@@ -323,7 +324,7 @@ def _beam(model: EvaluatedModel) -> int:
 
 def _generated(
     generator: TextGenerator, examples: SequenceExamples, options: SearchOptions, settings: DecodeSettings
-) -> dict[str, Any]:
+) -> GeneratedScores:
     """The scores of the texts that a search finds."""
     texts = list(generator.scored_texts(examples, options, settings.replace_unknown))
     return score_texts(texts, examples.references)

@@ -103,7 +103,7 @@ class TrainedModel:
         self.task.check_export(self._evaluated())
 
     def evaluate(self, data_path: Path | str | None = None) -> dict[str, Any]:
-        """Scores on the dev and test sets of the training data, or of a like data set elsewhere."""
+        """Scores on the dev and test sets, each a dataclass of the task; `data_path` is for data that has moved."""
         about = self.run.about()
         path = data_path or about.data
         data = load_data(self.recipe, None if path is None else Path(path), about.seed)

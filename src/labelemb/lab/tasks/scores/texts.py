@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -23,21 +24,37 @@ class CharacterTokens:
         return TOKEN.findall(text.lower())
 
 
-def score_texts(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Every score of texts whose tokens are separated by spaces, as the paper scores them."""
+@dataclass(frozen=True)
+class GeneratedScores:
+    """Scores of generated texts, in percent; the length ratio is their words over the words of the references."""
+
+    bleu: float
+    length_ratio: float
+    chrf: float
+    rouge1: float
+    rouge2: float
+    rougeL: float
+    exact: float
+    """Texts that are the reference, word by word."""
+    bleu_signature: str
+    """sacrebleu's description of how BLEU was computed."""
+
+
+def score_texts(hypotheses: Sequence[str], references: Sequence[str]) -> GeneratedScores:
+    """All scores of texts whose tokens are separated by spaces, as the paper scores them."""
     sacrebleu = _import("sacrebleu")
     bleu = sacrebleu.BLEU(tokenize="none", force=True)
     chrf = sacrebleu.CHRF()
     found = bleu.corpus_score(list(hypotheses), [list(references)])
     exact = sum(one == other for one, other in zip(hypotheses, references, strict=True))
-    return {
-        "bleu": found.score,
-        "length_ratio": found.sys_len / max(1, found.ref_len),
-        "chrf": chrf.corpus_score(list(hypotheses), [list(references)]).score,
+    return GeneratedScores(
+        bleu=found.score,
+        length_ratio=found.sys_len / max(1, found.ref_len),
+        chrf=chrf.corpus_score(list(hypotheses), [list(references)]).score,
         **rouge(hypotheses, references),
-        "exact": 100.0 * exact / max(1, len(references)),
-        "bleu_signature": str(bleu.get_signature()),
-    }
+        exact=100.0 * exact / max(1, len(references)),
+        bleu_signature=str(bleu.get_signature()),
+    )
 
 
 def rouge(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""How likely a model finds the reference texts, word by word, without keeping the logits of a corpus."""
+"""Error, likelihood and calibration of a model on the words of reference texts, without keeping all logits."""
 
 import math
 from collections.abc import Iterator
@@ -93,7 +93,7 @@ def _hidden_rows(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """h (rows, features) and target (rows,) of all words, a batch at a time."""
     batches = examples.batches(EVALUATION_PAIRS, None)
-    # one batch of every length in turn: whoever stops early has seen all of them
+    # one batch of every length in turn, so that a caller who stops early has seen all lengths
     stride = max(1, round(math.sqrt(len(batches))))
     with evaluating(classifier):
         for index in (index for start in range(stride) for index in batches[start::stride]):

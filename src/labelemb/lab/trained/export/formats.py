@@ -1,4 +1,4 @@
-"""The files of exported models: written to bytes, and read back as their users will."""
+"""File formats of exported models: written to bytes, and loaded again as a user would."""
 
 import io
 import json
@@ -29,11 +29,11 @@ class FileFormat:
     write: Callable[[PortableModel, dict[str, str]], bytes]
     load: Callable[[bytes], Answers]
     modules: tuple[str, ...] = ()
-    """What it needs beside torch."""
+    """Packages that it needs beside torch."""
 
 
 def describe_model(model: PortableModel, labels: list[str], run: dict[str, Any]) -> dict[str, str]:
-    """What goes into every file beside the model."""
+    """JSON texts that go into every file beside the model: labels, preprocessing and the run."""
     parts = {"labels.json": labels, "preprocessing.json": model.preprocessing, "run.json": run}
     return {name: json.dumps(part, ensure_ascii=False) for name, part in parts.items()}
 
@@ -103,7 +103,7 @@ def exported_program(model: PortableModel) -> torch.export.ExportedProgram:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without what the exporter says of its own inner matters."""
+    """Suppress the exporter's warnings and log messages."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
