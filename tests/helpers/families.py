@@ -82,6 +82,8 @@ def tiny_model(family: str) -> tuple[hf.PreTrainedModel, dict[str, Tensor], Tens
 def _build(family: str) -> hf.PreTrainedModel:
     name, _, task = family.rpartition(" ")
     kind, config_class = getattr(hf, families()[family]), hf.CONFIG_MAPPING[name]
+    if name == "encoder-decoder":
+        return _two_berts()
     options = _small(config_class().to_dict()) | OTHERWISE.get(name, {})
     if task == "causal":
         options |= {"is_decoder": True, "is_encoder_decoder": False}
@@ -93,10 +95,18 @@ def _build(family: str) -> hf.PreTrainedModel:
     return kind(config)
 
 
+def _two_berts() -> hf.PreTrainedModel:
+    """The family that joins any encoder and any decoder."""
+    part = hf.BertConfig(**_small(hf.BertConfig().to_dict()))
+    config = hf.EncoderDecoderConfig.from_encoder_decoder_configs(part, part)
+    config.decoder_start_token_id, config.pad_token_id = 2, 1
+    return hf.EncoderDecoderModel(config)
+
+
 def _small(defaults: dict[str, Any]) -> dict[str, Any]:
     changed: dict[str, Any] = {}
     for name, value in defaults.items():
-        if isinstance(value, dict) and name.endswith("_config"):
+        if isinstance(value, dict) and (name.endswith("_config") or "model_type" in value):
             changed[name] = _small(value)
         elif name in TINY and isinstance(value, int | None):
             changed[name] = TINY[name]

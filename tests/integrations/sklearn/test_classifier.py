@@ -209,10 +209,10 @@ def test_the_temperature_improves_probabilities_and_changes_no_prediction() -> N
     X, train, test = X / 16, slice(0, 800), slice(800, None)
     options = {"max_iter": 15, "random_state": 0, "learning_rate_init": 0.005}
     raw = LabelEmbeddingClassifier(calibrate=False, **options).fit(X[train], y[train])
-    mended = LabelEmbeddingClassifier(**options).fit(X[train], y[train])
-    assert raw.temperature_ == 1 > mended.temperature_
-    np.testing.assert_array_equal(raw.predict(X[test]), mended.predict(X[test]))
-    assert log_loss(y[test], mended.predict_proba(X[test])) < log_loss(y[test], raw.predict_proba(X[test]))
+    scaled = LabelEmbeddingClassifier(**options).fit(X[train], y[train])
+    assert raw.temperature_ == 1 > scaled.temperature_
+    np.testing.assert_array_equal(raw.predict(X[test]), scaled.predict(X[test]))
+    assert log_loss(y[test], scaled.predict_proba(X[test])) < log_loss(y[test], raw.predict_proba(X[test]))
 
 
 def test_held_out_rows_that_are_all_right_leave_some_doubt() -> None:

@@ -26,6 +26,7 @@ REFUSED = {
     "prophetnet causal": STREAMS,
     "prophetnet seq2seq": STREAMS,
     "recurrent_gemma causal": CHANGED,
+    "t5gemma seq2seq": CHANGED,
     "vaultgemma causal": CHANGED,
 }
 EVERY_RUN = [
