@@ -35,7 +35,7 @@ def measure(rounds: int) -> list[dict[str, object]]:
         torch.manual_seed(0)
         hidden, targets = torch.randn(n, d), zipf_labels(n, m)
         distinct = len(targets.unique())
-        chunked = LabelEmbeddingHead(d, m, rank=rank)
+        chunked = LabelEmbeddingHead(d, m, embedding="compressed", rank=rank)
         naive = NaiveHead(d, m, rank)
         naive.load_state_dict({name: chunked.state_dict()[name] for name in naive.state_dict()})
         weight, product = chunked.predictor.weight.detach(), torch.empty(n, m)

@@ -30,9 +30,9 @@ def make_head(kind: str, d: int, m: int, rank: int) -> nn.Module:
         return NaiveHead(d, m, rank)
     if kind == "cross entropy":
         return LinearCrossEntropy(d, m)
-    if kind == "recommended":
-        return LabelEmbeddingHead(d, m, objective=Objective.recommended(), total_steps=100)
-    return LabelEmbeddingHead(d, m, rank=rank)
+    if kind == "running":
+        return LabelEmbeddingHead(d, m, embedding="running", objective=Objective.rising_floor(), total_steps=100)
+    return LabelEmbeddingHead(d, m, embedding="compressed", rank=rank)
 
 
 def status(field: str) -> int:
@@ -64,10 +64,10 @@ def peak(kind: str, n: int, d: int, m: int, rank: int) -> tuple[int, int]:
 def measure(rounds: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     n, d, m, rank = 4096, 512, 50_000, 100
-    found = {kind: peak(kind, n, d, m, rank) for kind in ("naive", "cross entropy", "chunked", "recommended")}
+    found = {kind: peak(kind, n, d, m, rank) for kind in ("naive", "cross entropy", "chunked", "running")}
     for kind, (extra, resident) in found.items():
         rows.append(_row(kind, n, d, m, rank, extra, resident, f"1/{found['naive'][0] / max(extra, 1):.1f}"))
-    for kind in ("chunked", "recommended"):
+    for kind in ("chunked", "running"):
         extra, resident = peak(kind, 512, 128, 1_000_000, 32)
         rows.append(_row(kind, 512, 128, 1_000_000, 32, extra, resident, "-"))
     return rows

@@ -45,8 +45,10 @@ def training_step(make_body: Callable[[], tuple[nn.Module, int]], head_name: str
         head: nn.Module = TorchHead(features, 10)
     elif head_name == "plain":
         head = PlainHead(features, 10)
-    elif head_name == "recommended":
-        head = LabelEmbeddingHead(features, 10, objective=Objective.recommended(), total_steps=8250)
+    elif head_name == "rising floor":
+        head = LabelEmbeddingHead(
+            features, 10, embedding="running", objective=Objective.rising_floor(), total_steps=8250
+        )
     else:
         head = LabelEmbeddingHead(features, 10, impl=head_name)  # type: ignore[arg-type]  # a name of an implementation
     optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=1e-3)
@@ -65,11 +67,9 @@ def training_step(make_body: Callable[[], tuple[nn.Module, int]], head_name: str
 def measure(rounds: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for network, make_body, repeats in (("MLP 784-500-500", mlp, 20), ("CNN", cnn, 2)):
-        sides = {
-            name: training_step(make_body, name) for name in ("torch", "plain", "auto", "reference", "recommended")
-        }
+        sides = {name: training_step(make_body, name) for name in ("torch", "plain", "auto", "chunked", "rising floor")}
         seconds = best_seconds(sides, rounds=rounds, repeats=repeats)
-        for name in ("auto", "reference", "recommended"):
+        for name in ("auto", "chunked", "rising floor"):
             rows.append(
                 {
                     "step of": network,

@@ -42,9 +42,7 @@ def _measure_method(method: str, folder: Path, rounds: int) -> dict[str, object]
     def bare_updates() -> None:
         for step, index in enumerate(bare.shuffled()[:UPDATES]):
             inputs, targets = bare.data.train.batch(index)
-            out = bare.classifier.head(
-                bare.classifier.body(*inputs), targets, step=step, progress=step / bare.total_steps
-            )
+            out = bare.classifier.head(bare.classifier.body(*inputs), targets, progress=step / bare.total_steps)
             out.loss.backward()
             optimizer.step()
             optimizer.zero_grad()

@@ -82,8 +82,8 @@ def make_head(size: Size, kind: str) -> Head:
     torch.manual_seed(0)
     if kind == "plain":
         return PlainHead(size.hidden, size.labels)
-    objective = Objective.authors_text().replace(soft_after=0)
-    return LabelEmbeddingHead(size.hidden, size.labels, rank=size.rank, objective=objective)
+    objective = Objective.authors_text().replace(soft_start=0)
+    return LabelEmbeddingHead(size.hidden, size.labels, embedding="compressed", rank=size.rank, objective=objective)
 
 
 class Step:

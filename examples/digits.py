@@ -13,7 +13,9 @@ SEEDS, EPOCHS, BATCH, TRAINING = 5, 20, 50, 600
 METHODS: dict[str, Callable[[], Head]] = {
     "plain": lambda: PlainHead(256, 10),
     "label embedding": lambda: LabelEmbeddingHead(256, 10),
-    "recommended": lambda: LabelEmbeddingHead(256, 10, objective=Objective.recommended(), rows_per_epoch=TRAINING),
+    "rising floor": lambda: LabelEmbeddingHead(
+        256, 10, embedding="running", objective=Objective.rising_floor(), rows_per_epoch=TRAINING
+    ),
 }
 
 digits = load_digits()

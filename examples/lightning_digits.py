@@ -18,7 +18,7 @@ class Digits(pl.LightningModule):
     def __init__(self, objective: Objective, rows_per_epoch: int) -> None:
         super().__init__()
         self.body = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU())
-        self.head = LabelEmbeddingHead(256, 10, objective=objective, rows_per_epoch=rows_per_epoch)
+        self.head = LabelEmbeddingHead(256, 10, embedding="running", objective=objective, rows_per_epoch=rows_per_epoch)
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.body(images))
@@ -42,7 +42,7 @@ def main(epochs: int = 20, folder: str = "runs/lightning-digits") -> float:
     digits = load_digits()
     data = TensorDataset(torch.tensor(digits.data, dtype=torch.float32) / 16, torch.tensor(digits.target))
     training, validation = random_split(data, [600, len(data) - 600])
-    module = Digits(Objective.recommended(), rows_per_epoch=len(training))
+    module = Digits(Objective.rising_floor(), rows_per_epoch=len(training))
     trainer = pl.Trainer(
         max_epochs=epochs,
         default_root_dir=folder,

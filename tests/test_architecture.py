@@ -24,16 +24,7 @@ SLOW_PACKAGES = {
 """Third-party packages that may be imported inside functions, to keep them out of start-up."""
 MOST_LINES = 350
 
-NOT_YET = {
-    "labelemb.heads.sharded.sweep -> labelemb.heads.sharded.head",
-    "labelemb.lab.methods.make -> labelemb.lab.methods.method",
-    "labelemb.losses.autograd -> labelemb.heads.base",
-    "labelemb.losses.autograd -> labelemb.heads.label_embedding",
-    "labelemb.losses.chunked.fused -> labelemb.heads.base",
-    "labelemb.losses.chunked.fused -> labelemb.heads.label_embedding",
-    "labelemb.losses.chunked.one_piece -> labelemb.heads.label_embedding",
-    "labelemb.losses.chunked.sweep -> labelemb.heads.label_embedding",
-}
+NOT_YET = {"labelemb.lab.methods.make -> labelemb.lab.methods.method"}
 """Imports that are to go."""
 
 

@@ -45,7 +45,8 @@ from labelemb import LabelEmbeddingHead, LabelSpace, Objective, PlainHead, SoftT
 
 torch.manual_seed(0)
 x, y = torch.randn(40, 5), torch.randint(4, (40,))
-for options in ({}, {"rank": 2}, {"objective": Objective.recommended()}, {"impl": "reference"}):
+rising = {"embedding": "running", "objective": Objective.rising_floor()}
+for options in ({}, {"embedding": "compressed", "rank": 2}, rising, {"impl": "autograd"}):
     model = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
     model = attach(model, "2", **options)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from labelemb.labelspace.neighbors import Neighbors as Neighbors
     from labelemb.labelspace.space import LabelSpace as LabelSpace
     from labelemb.losses.objective import Objective as Objective
+    from labelemb.losses.result import LossTerms as LossTerms
     from labelemb.losses.soft_target import SoftTargetLoss as SoftTargetLoss
-    from labelemb.losses.terms import LossTerms as LossTerms
     from labelemb.losses.terms import label_embedding_loss as label_embedding_loss
     from labelemb.support.version import __version__ as __version__
 
@@ -50,7 +50,7 @@ HOMES = {
     "LabelEmbeddingHead": "labelemb.heads.label_embedding",
     "LabelSpace": "labelemb.labelspace.space",
     "LabelSpaceError": "labelemb.labelspace.errors",
-    "LossTerms": "labelemb.losses.terms",
+    "LossTerms": "labelemb.losses.result",
     "Neighbors": "labelemb.labelspace.neighbors",
     "Objective": "labelemb.losses.objective",
     "OnlineSmoothingHead": "labelemb.heads.online_smoothing",

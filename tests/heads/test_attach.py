@@ -75,7 +75,9 @@ def test_the_old_layer_is_the_predictor_and_the_observer_starts_as_its_copy() ->
 
 
 def test_options_go_to_the_new_head() -> None:
-    head: Any = attach(plain_model(), "fc", rank=2, objective=Objective.paper(), ignore_index=-1).fc
+    head: Any = attach(
+        plain_model(), "fc", embedding="compressed", rank=2, objective=Objective.paper(), ignore_index=-1
+    ).fc
     assert head.embedding.rank == 2
     assert head.objective == Objective.paper()
     assert head.ignore_index == -1
@@ -124,12 +126,12 @@ def test_the_heads_call_options_are_passed_on() -> None:
     expected = head(model.body(X).relu(), Y, sample_weight=weights, num_items=10)
     torch.testing.assert_close(out.loss, expected.loss)
     assert model(X, targets=Y, reduction="none").loss.shape == (5,)
-    recommended = attach(plain_model(), "fc", objective=Objective.recommended())
+    recommended = attach(plain_model(), "fc", embedding="running", objective=Objective.rising_floor())
     assert isinstance(recommended(X, targets=Y, progress=0.3), HeadOutput)
 
 
 def test_the_heads_call_options_do_not_reach_the_model_where_targets_are_none() -> None:
-    model = attach(plain_model(), "fc", objective=Objective.recommended())
+    model = attach(plain_model(), "fc", embedding="running", objective=Objective.rising_floor())
     expected, weights = model(X), torch.ones(5)
     logits = model(X, targets=None, sample_weight=weights, num_items=5, progress=0.3, reduction="none")
     assert torch.equal(logits, expected)
@@ -198,7 +200,12 @@ def test_eval_mode_gives_logits_and_losses_that_count_nothing() -> None:
         (None, None, {}, r"name the layer to replace; its linear layers: body, fc"),
         ("", None, {}, r"no layer ''"),
         ("body", PlainHead(8, 3), {}, r"the head is 8 -> 3, but layer 'body' 4 -> 8"),
-        ("fc", PlainHead(8, 3), {"rank": 2}, r"options \['rank'\] go to a new head, but head= was given"),
+        (
+            "fc",
+            PlainHead(8, 3),
+            {"rank": 2},
+            r"options \['rank'\] go to a new head, but head= was given",
+        ),
     ],
 )
 def test_a_wrong_place_or_head_is_refused_and_the_model_kept(
@@ -422,7 +429,7 @@ def test_weights_that_the_predictor_shares_stay_shared_in_copies() -> None:
         def forward(self, tokens: Tensor) -> Tensor:
             return self.out(self.words(tokens))
 
-    model = attach(Tied(), "out", rank=2)
+    model = attach(Tied(), "out", embedding="compressed", rank=2)
     copied: Any = copy.deepcopy(model)
     assert copied.out.predictor.weight is copied.words.weight
     assert copied.words.weight is not model.words.weight

@@ -23,9 +23,9 @@ from labelemb import (
 )
 from tests.helpers.comparison import Case
 
-IMPLEMENTATIONS = ["reference", "chunked"]
-WAYS = [("reference", None), ("chunked", None), ("chunked", 2)]
-"""Implementations with their chunk sizes: without one, few logits are taken in one piece."""
+IMPLEMENTATIONS = ["autograd", "chunked"]
+WAYS = [("autograd", None), ("chunked", None), ("chunked", 2)]
+"""Implementations with their chunk sizes."""
 EMBEDDINGS = ["dense", "compressed", "compressed-bias", "running", "fixed"]
 HIDDEN = torch.zeros(2, 3)
 LABELS = torch.tensor([0, 1])
@@ -34,9 +34,9 @@ LABELS = torch.tensor([0, 1])
 def heads() -> list[Head]:
     """One of each kind, 3 features and 4 labels."""
     return [
-        LabelEmbeddingHead(3, 4, impl="reference"),
+        LabelEmbeddingHead(3, 4, impl="autograd"),
         LabelEmbeddingHead(3, 4, impl="chunked"),
-        LabelEmbeddingHead(3, 4, rank=2, impl="chunked"),
+        LabelEmbeddingHead(3, 4, embedding="compressed", rank=2, impl="chunked"),
         PlainHead(3, 4),
         OnlineSmoothingHead(3, 4, rows_per_epoch=10),
         ConfidencePenaltyHead(3, 4),
@@ -82,13 +82,16 @@ def test_a_bad_call_is_an_error_that_quotes_the_value(
         (lambda: LabelEmbeddingHead(3, 4, impl="quick"), "quick"),
         (lambda: LabelEmbeddingHead(0, 4), "0"),
         (lambda: LabelEmbeddingHead(3, 1), "1"),
-        (lambda: LabelEmbeddingHead(3, 4, rank=0), "0"),
+        (lambda: LabelEmbeddingHead(3, 4, embedding="compressed", rank=0), "0"),
         (lambda: CompressedEmbedding(4, rank=-1), "-1"),
         (lambda: LabelEmbeddingHead(3, 4, weight=torch.ones(5)), "5"),
         (lambda: LabelEmbeddingHead(3, 4, weight=torch.tensor([1.0, -2.0, 1.0, 1.0])), "weight"),
         (lambda: LabelEmbeddingHead(3, 4, embedding=DenseEmbedding(5)), "5"),
         (lambda: LabelEmbeddingHead(3, 4, embedding=LabelSpace.from_matrix(torch.eye(5), kind="logit")), "5"),
-        (lambda: LabelEmbeddingHead(3, 4, rank=2, embedding=DenseEmbedding(4)), "rank"),
+        (lambda: LabelEmbeddingHead(3, 4, embedding="sparse"), "sparse"),
+        (lambda: LabelEmbeddingHead(3, 4, embedding=3), "int"),
+        (lambda: LabelEmbeddingHead(3, 4, embedding="compressed"), "rank="),
+        (lambda: RunningEmbedding(4, prior_rows=-1), "-1"),
         (lambda: RunningEmbedding(4, rows_per_epoch=0), "0"),
         (lambda: Objective(alpha=0.0), "0.0"),
         (lambda: Objective(alpha=1.01), "1.01"),
@@ -96,13 +99,15 @@ def test_a_bad_call_is_an_error_that_quotes_the_value(
         (lambda: Objective(tau=0.0), "0.0"),
         (lambda: Objective(tau=-2.0), "-2.0"),
         (lambda: Objective(tau=float("nan")), "nan"),
-        (lambda: Objective(p=3), "3"),
-        (lambda: Objective(p=0), "0"),
+        (lambda: Objective(cap_power=3), "3"),
+        (lambda: Objective(cap_power=0), "0"),
         (lambda: Objective(hard_weight=-1.0), "-1.0"),
         (lambda: Objective(cap_weight=float("nan")), "nan"),
         (lambda: Objective(cap_reduction="max"), "max"),  # type: ignore[arg-type]
         (lambda: Objective(embedding_reduction="sum"), "sum"),  # type: ignore[arg-type]
-        (lambda: Objective(soft_after=-1), "-1"),
+        (lambda: Objective(soft_start=-1), "-1"),
+        (lambda: Objective(soft_start=1.0), "1.0"),
+        (lambda: Objective(soft_start=True), "True"),
         (lambda: Objective(mass_floor=1.5), "1.5"),
         (lambda: PlainHead(3, 4, label_smoothing=1.5), "1.5"),
         (lambda: OnlineSmoothingHead(3, 4, rows_per_epoch=0), "0"),
@@ -118,16 +123,29 @@ def test_a_bad_option_is_an_error_that_quotes_the_value(make: Any, said: str) ->
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: LabelEmbeddingHead(3, 4, rank=2), "rank=2 is an option of embedding=.compressed., but .* 'dense'"),
+        (lambda: LabelEmbeddingHead(3, 4, embedding=DenseEmbedding(4), rank=2), "rank=2 .* a DenseEmbedding"),
+        (lambda: LabelEmbeddingHead(3, 4, rows_per_epoch=9), "rows_per_epoch=9 is an option of embedding=.running."),
+        (lambda: LabelEmbeddingHead(3, 4, embedding=RunningEmbedding(4), rows_per_epoch=9), "rows_per_epoch=9"),
+        (lambda: LabelEmbeddingHead(3, 4, total_steps=9), "total_steps=9 would be ignored"),
+        (lambda: LabelEmbeddingHead(3, 4, impl="autograd", chunk_rows=9), "chunk_rows is 9"),
+        (lambda: Objective(hard_weight=0.5, mass_floor=0.5), "hard_weight is 0.5, but must be None with a mass floor"),
+        (lambda: PlainHead(3, 4, mass_floor=0.5), "mass_floor=0.5 would be ignored"),
+        (lambda: PlainHead(3, 4, label_smoothing=0.1, total_steps=9), "total_steps=9 would be ignored"),
+        (lambda: OnlineSmoothingHead(3, 4, rows_per_epoch=9, hard_weight=0.5, mass_floor=0.5), "hard_weight is 0.5"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_an_error(make: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()
+
+
 def test_a_dense_embedding_over_two_gigabytes_names_the_size_and_the_way_out() -> None:
-    with pytest.raises(ValueError, match=r"9\.3 GB.*rank="):
-        LabelEmbeddingHead(4, 50_000)
-
-
-@pytest.mark.parametrize("progress", [-0.1, 1.1, float("nan")])
-def test_progress_outside_its_range_is_an_error(progress: float) -> None:
-    head = LabelEmbeddingHead(3, 4, objective=Objective(mass_floor=0.5))
-    with pytest.raises(ValueError, match="progress"):
-        head(HIDDEN, LABELS, progress=progress)
+    with pytest.raises(ValueError, match=r'9\.3 GB.*pass embedding="compressed", rank=100 or embedding="running"'):
+        LabelEmbeddingHead(4, 50_000, embedding="dense")
 
 
 @pytest.mark.parametrize("index", range(len(heads())))
@@ -168,7 +186,7 @@ def test_an_observer_that_is_right_nowhere_teaches_the_embedding_nothing(impl: s
     output = head(hidden, targets)
     output.loss.backward()
     assert bool(output.loss.isfinite())
-    assert int(output.observed) == 0
+    assert int(output.observer_correct) == 0
     assert output.terms.embedding.item() == 0.0
     gradient = head.embedding.weight.grad
     assert gradient is None or float(gradient.abs().sum()) == 0.0

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 
-from labelemb import LabelEmbeddingHead, LabelSpace, PlainHead, fit_temperature
+from labelemb import Head, LabelEmbeddingHead, LabelSpace, PlainHead, TeacherFreeHead, fit_temperature
 from labelemb.heads.calibration import weighted_temperature
 from labelemb.lab.methods.controls import SingleOutputHead
 
@@ -187,12 +187,36 @@ def test_calibrating_needs_hidden_states_and_an_observer() -> None:
         agreeing_head(1.0).calibrate([])
     fixed = LabelEmbeddingHead(6, 2, embedding=LabelSpace.from_matrix([[0.9, 0.1], [0.1, 0.9]]))
     for head, kind in (
+        (PlainHead(6, 4), "a PlainHead"),
         (fixed, "a head with a fixed embedding"),
         (SingleOutputHead(6, 4), "a SingleOutputHead"),
         (SingleOutputHead(6, 2, embedding=fixed.embedding), "a head with a fixed embedding"),
     ):
-        with pytest.raises(ValueError, match=f"^{kind} has no observer to agree with: use fit_temperature"):
+        with pytest.raises(ValueError, match=f"^{kind} has no observer to agree with: pass targets="):
             head.calibrate([torch.randn(3, 6)])
+
+
+@pytest.mark.parametrize("head", [PlainHead(6, 4), LabelEmbeddingHead(6, 4), TeacherFreeHead(6, 4)])
+def test_every_head_is_calibrated_by_targets(head: Head) -> None:
+    hidden = torch.randn(60, 6, generator=torch.Generator().manual_seed(1))
+    logits = head(hidden).detach()
+    targets = torch.multinomial((2 * logits).softmax(-1), 1, generator=torch.Generator().manual_seed(2)).squeeze(1)
+    expected = fit_temperature(logits, targets)
+    assert head.calibrate([hidden[:20], hidden[20:]], [targets[:20], targets[20:]]) == pytest.approx(expected, rel=1e-5)
+    assert head.calibrate(hidden.reshape(6, 10, 6), targets.reshape(6, 10)) == pytest.approx(expected, rel=1e-5)
+    assert float(head.temperature) == pytest.approx(expected, rel=1e-5)
+    padded = torch.cat([targets[:50], torch.full((10,), -100)])
+    assert head.calibrate(hidden, padded) == pytest.approx(fit_temperature(logits, padded), rel=1e-5)
+
+
+def test_targets_that_do_not_fit_the_hidden_states_are_an_error() -> None:
+    head = PlainHead(6, 4)
+    with pytest.raises(ValueError, match=r"need targets of the same leading dimensions, but they have \[\(4,\)\]"):
+        head.calibrate([torch.randn(5, 6)], [torch.zeros(4, dtype=torch.long)])
+    with pytest.raises(ValueError, match="no valid target"):
+        head.calibrate([torch.randn(2, 6)], [torch.tensor([-100, -100])])
+    with pytest.raises(ValueError, match="a target is 4"):
+        head.calibrate(torch.randn(2, 6), torch.tensor([0, 4]))
 
 
 def test_every_head_has_probabilities() -> None:

@@ -22,7 +22,7 @@ from labelemb import (
 )
 from tests.helpers.comparison import Case
 
-IMPLEMENTATIONS = ["reference", "chunked"]
+IMPLEMENTATIONS = ["autograd", "chunked"]
 EMBEDDINGS = ["dense", "compressed", "compressed-bias", "running", "fixed"]
 PEERS = [
     lambda: PlainHead(3, 4, label_smoothing=0.1),
@@ -159,7 +159,7 @@ def trained(case: Case) -> LabelEmbeddingHead:
 
 
 def state_case(embedding: str) -> Case:
-    objective = Objective(soft_after=2, mass_floor=0.5)
+    objective = Objective(soft_start=2, mass_floor=0.5)
     return Case(objective, embedding, weight=True, progress=0.5)
 
 
@@ -237,8 +237,8 @@ def test_the_second_derivative_reaches_the_embedding() -> None:
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("embedding", ["dense", "compressed", "running"])
-def test_the_reference_compiles_as_one_graph(backend: str, embedding: str) -> None:
-    case = Case(Objective(mass_floor=0.5, soft_after=3), embedding, ignored=True, step=4, progress=0.5)
+def test_autograd_compiles_as_one_graph(backend: str, embedding: str) -> None:
+    case = Case(Objective(mass_floor=0.5, soft_start=3), embedding, ignored=True, updates=4, progress=0.5)
     head = case.head()
     hidden, targets, keywords = case.inputs()
     expected = head(hidden, targets, **keywords)
@@ -257,21 +257,21 @@ def test_the_reference_compiles_as_one_graph(backend: str, embedding: str) -> No
         torch.testing.assert_close(other.state_dict()[name], value, msg=name)
 
 
-def test_the_reference_compiles_with_its_own_update_counter() -> None:
+def test_autograd_compiles_with_its_own_update_counter() -> None:
     torch.compiler.reset()
-    case = Case(Objective(soft_after=2))
+    case = Case(Objective(soft_start=2))
     hidden, targets, _ = case.inputs()
     compiled = torch.compile(case.head(), fullgraph=True, backend="eager")
     assert [compiled(hidden, targets).terms.soft.item() > 0 for _ in range(3)] == [False, False, True]
 
 
-def test_the_reference_compiles_with_total_steps_in_place_of_progress() -> None:
+def test_autograd_compiles_with_total_steps_in_place_of_progress() -> None:
     torch.compiler.reset()
     case = Case(Objective(mass_floor=1.0, soft_weight=0.9))
     hidden, targets, _ = case.inputs()
     head = case.head()
     counting = LabelEmbeddingHead(
-        3, 4, objective=case.objective, embedding=copy.deepcopy(head.embedding), impl="reference", total_steps=4
+        3, 4, objective=case.objective, embedding=copy.deepcopy(head.embedding), impl="autograd", total_steps=4
     ).double()
     counting.load_state_dict(head.state_dict(), strict=False)
     compiled = torch.compile(counting, fullgraph=True, backend="eager")
@@ -280,7 +280,7 @@ def test_the_reference_compiles_with_total_steps_in_place_of_progress() -> None:
         torch.testing.assert_close(compiled(hidden, targets).loss, expected)
 
 
-def test_the_reference_compiles_with_soft_targets() -> None:
+def test_autograd_compiles_with_soft_targets() -> None:
     torch.compiler.reset()
     case = Case(soft_targets=True)
     hidden, targets, _ = case.inputs()

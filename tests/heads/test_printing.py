@@ -18,8 +18,8 @@ from labelemb import (
 
 def test_an_objective_prints_what_differs_from_the_default() -> None:
     assert repr(Objective()) == "Objective()"
-    assert repr(Objective(tau=3.0, p=2)) == "Objective(tau=3.0, p=2)"
-    assert eval(repr(Objective.recommended())) == Objective.recommended()
+    assert repr(Objective(tau=3.0, cap_power=2)) == "Objective(tau=3.0, cap_power=2)"
+    assert eval(repr(Objective.rising_floor())) == Objective.rising_floor()
 
 
 def test_an_output_prints_its_loss_counts_and_five_terms_as_numbers() -> None:
@@ -29,10 +29,10 @@ def test_an_output_prints_its_loss_counts_and_five_terms_as_numbers() -> None:
             parameter.zero_()
     out = head(torch.ones(4, 2), torch.tensor([0, 1, 0, -100]))
     assert repr(out) == (
-        "HeadOutput(loss=2.0794, correct=3, observed=3, "
+        "HeadOutput(loss=2.0794, correct=3, observer_correct=3, observer_rows=3, "
         "terms=LossTerms(hard=0.6931, soft=0.6931, observer=0.6931, cap=0.0000, embedding=0.6931))"
     )
-    assert "observed" not in repr(PlainHead(2, 2)(torch.ones(1, 2), torch.tensor([0])))
+    assert "observer_correct" not in repr(PlainHead(2, 2)(torch.ones(1, 2), torch.tensor([0])))
 
 
 def test_an_output_of_rows_prints_their_shape() -> None:
@@ -46,13 +46,13 @@ def test_an_output_of_rows_prints_their_shape() -> None:
     [
         (LabelEmbeddingHead(4, 3), "in_features=4, num_labels=3"),
         (
-            LabelEmbeddingHead(4, 3, objective=Objective(tau=3.0), impl="reference", ignore_index=-1),
-            "in_features=4, num_labels=3, ignore_index=-1, objective=Objective(tau=3.0), impl='reference'",
+            LabelEmbeddingHead(4, 3, objective=Objective(tau=3.0), impl="autograd", ignore_index=-1),
+            "in_features=4, num_labels=3, ignore_index=-1, objective=Objective(tau=3.0), impl='autograd'",
         ),
         (PlainHead(4, 3, label_smoothing=0.1), "in_features=4, num_labels=3, label_smoothing=0.1"),
         (OnlineSmoothingHead(4, 3, rows_per_epoch=100), "in_features=4, num_labels=3, rows_per_epoch=100"),
         (ConfidencePenaltyHead(4, 3, penalty=0.2), "in_features=4, num_labels=3, penalty=0.2"),
-        (TeacherFreeHead(4, 3), "in_features=4, num_labels=3, temperature=20.0, weight_of_teacher=0.1"),
+        (TeacherFreeHead(4, 3), "in_features=4, num_labels=3, temperature=20.0, teacher_weight=0.1"),
     ],
 )
 def test_a_head_prints_its_sizes_and_settings(head: Head, expected: str) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from labelemb import LabelEmbeddingHead
 from tests.helpers.comparison import Case, cases
 
-IMPLEMENTATIONS = ["reference", "chunked"]
+IMPLEMENTATIONS = ["autograd", "chunked"]
 
 
 def take(values: dict[str, Any], index: Any) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def test_padding_rows_take_part_in_nothing(case: Case, padding: int) -> None:
         torch.testing.assert_close(other.state_dict()[name], value, msg=name)
 
 
-@pytest.mark.parametrize(("impl", "chunk_rows"), [("reference", None), ("chunked", None), ("chunked", 2)])
+@pytest.mark.parametrize(("impl", "chunk_rows"), [("autograd", None), ("chunked", None), ("chunked", 2)])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_padding_rows_may_hold_anything(impl: str, chunk_rows: int | None, value: float) -> None:
     """A masked attention leaves NaN in padding; the weights must not see it."""
@@ -124,7 +124,7 @@ def test_padding_rows_may_hold_anything(impl: str, chunk_rows: int | None, value
     assert_equal_gradients(gradients_of(head, output.loss), expected)
 
 
-@pytest.mark.parametrize(("impl", "chunk_rows"), [("reference", None), ("chunked", None), ("chunked", 2)])
+@pytest.mark.parametrize(("impl", "chunk_rows"), [("autograd", None), ("chunked", None), ("chunked", 2)])
 @pytest.mark.parametrize("embedding", ["dense", "running"])
 @pytest.mark.parametrize("value", [1e20, 3e38])
 def test_padding_rows_may_overflow(impl: str, chunk_rows: int | None, embedding: str, value: float) -> None:
@@ -200,4 +200,4 @@ def test_no_weight_decides_what_a_soft_target_calls_right(embedding: str) -> Non
         expected = plain(hidden, soft)
         found = weighted(hidden, soft, sample_weight=torch.arange(40) % 3)
         assert int(found.correct) == int(expected.correct) == int(plain(hidden, targets).correct)
-        assert int(found.observed) == int(expected.observed)
+        assert int(found.observer_correct) == int(expected.observer_correct)

@@ -16,8 +16,8 @@ X = torch.randn(24, 6, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(24) % 5
 OPTIONS: dict[str, dict[str, Any]] = {
     "dense": {},
-    "compressed": {"rank": 2},
-    "recommended": {"objective": Objective.recommended()},
+    "compressed": {"embedding": "compressed", "rank": 2},
+    "recommended": {"embedding": "running", "objective": Objective.rising_floor()},
     "chunked": {"impl": "chunked"},
 }
 

@@ -6,7 +6,7 @@ It follows the equations of the method and shares no code with the library, so t
 For a row with logits z1, z2, the label y and that label's embedding e (x' = softmax(x), z2'' = softmax(z2 / tau)):
 
     hard      H(y, z1')                 soft       H(sg(e'), z1')
-    observer  H(y, z2')                 cap        max(0, (z2')_y - alpha) ** p, or |(z2')_y - alpha| ** p
+    observer  H(y, z2')                 cap        max(0, (z2')_y - alpha) ** cap_power, or |...| ** cap_power
     embedding H(sg(z2''), e') where z2_y is the row's maximum
 
 A soft target is the target-weighted mean of these over the labels, so a pair (row, label) is the unit here and weighs
@@ -108,7 +108,8 @@ def objective_value(
                 a = soft_share(float(similar[y].detach()), objective, progress) if soft_active else 0.0
                 fit = fit + w * ((1 - a) * hard + a * soft)
             else:
-                fit = fit + w * (objective.hard_weight * hard + objective.soft_weight * soft)
+                hard_weight = 0.5 if objective.hard_weight is None else objective.hard_weight
+                fit = fit + w * (hard_weight * hard + objective.soft_weight * soft)
             row["hard"] = row["hard"] + w * hard
             row["soft"] = row["soft"] + w * soft
 
@@ -118,7 +119,7 @@ def objective_value(
             row["observer"] = row["observer"] + w * -torch.log(observed[y])
             excess = observed[y] - objective.alpha
             excess = torch.abs(excess) if objective.two_sided_cap else torch.clamp(excess, min=0.0)
-            row["cap"] = row["cap"] + w * excess**objective.p
+            row["cap"] = row["cap"] + w * excess**objective.cap_power
             right = bool(z2[i][y] == z2[i].max())
             right_count += w if right else 0.0
             if learned and (right or not objective.correct_only):
@@ -179,6 +180,15 @@ def running_update(
         if mass[y] > 0:
             updated[y] = totals[y] / mass[y]
     return updated, mass
+
+
+def with_prior(table: Tensor, mass: Tensor, prior_rows: float) -> Tensor:
+    """Laplace's rule: `prior_rows` imagined rows that give every label the same probability join the M_y seen ones."""
+    rows = []
+    for mean, seen in zip(table.double(), mass.double(), strict=True):
+        imagined = torch.full_like(mean, 1 / len(mean))
+        rows.append(mean if prior_rows == 0 else (seen * mean + prior_rows * imagined) / (seen + prior_rows))
+    return torch.stack(rows)
 
 
 def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -17,8 +17,8 @@ from tests.helpers.small_runs import arguments, counting_rows, trainer_of
 
 def run(folder: Path) -> None:
     torch.manual_seed(0)
-    objective = Objective.recommended()
-    model = attach_to_pretrained(tiny_models.gpt2(), objective=objective, rows_per_epoch=100)
+    objective = Objective.rising_floor()
+    model = attach_to_pretrained(tiny_models.gpt2(), embedding="running", objective=objective, rows_per_epoch=100)
     processes = {"ddp_backend": "gloo"} if torch.distributed.is_torchelastic_launched() else {}
     size = 4 if processes else 8
     args = arguments(folder, max_steps=3, optim="sgd", per_device_train_batch_size=size, logging_steps=1, **processes)

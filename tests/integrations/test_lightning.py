@@ -105,20 +105,20 @@ def test_the_label_space_is_saved_with_its_names(tmp_path: Path) -> None:
     torch.testing.assert_close(space.matrix(kind="logit"), module.head.embedding.weight.detach())
 
 
-def test_a_head_is_told_step_and_progress_in_training_only(tmp_path: Path) -> None:
-    module = make(objective=Objective.recommended())
-    seen: list[tuple[Any, Any]] = []
+def test_a_head_is_told_the_progress_in_training_only(tmp_path: Path) -> None:
+    module = make(embedding="running", objective=Objective.rising_floor())
+    seen: list[Any] = []
     callback = LabelEmbeddingCallback()
 
     class Listen(pl.Callback):
         def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
             module.head.register_forward_pre_hook(
-                lambda head, args, kwargs: seen.append((kwargs.get("step"), kwargs.get("progress"))), with_kwargs=True
+                lambda head, args, kwargs: seen.append(kwargs.get("progress")), with_kwargs=True
             )
 
     fit(module, tmp_path, max_epochs=1, accumulate_grad_batches=2, callbacks=[callback, Listen()])
-    training = [pair for pair in seen if pair != (None, None)]
-    assert training == [(0, 0.0), (0, 0.0), (1, 0.5), (1, 0.5)]
+    training = [progress for progress in seen if progress is not None]
+    assert training == [0.0, 0.0, 0.5, 0.5]
     assert len(seen) > len(training)  # validation was there, too
 
 
@@ -127,19 +127,36 @@ def test_what_the_module_says_itself_goes_before(tmp_path: Path) -> None:
         def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
             return self.head(self.body(batch[0]), batch[1], progress=1.0).loss
 
-    module, progress = make(Own, objective=Objective.recommended()), []
+    module, progress = make(Own, embedding="running", objective=Objective.rising_floor()), []
     read = module.head._training_output
     module.head._training_output = lambda batch: progress.append(batch.progress) or read(batch)
     fit(module, tmp_path, max_epochs=1)
     assert set(progress) - {None} == {1.0}
 
 
-def test_without_an_end_of_the_training_a_mass_floor_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a mass floor rises with the training"):
-        fit(make(objective=Objective.recommended()), tmp_path, max_epochs=-1)
+def test_without_an_end_of_the_training_a_share_of_it_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"soft_start=0\.5 is a share of the training"):
+        fit(make(objective=Objective(soft_start=0.5)), tmp_path, max_epochs=-1)
 
 
-@pytest.mark.parametrize("options", [{}, {"objective": Objective.recommended(), "rows_per_epoch": 40}, {"rank": 2}])
+def test_soft_start_counts_the_trainers_updates(tmp_path: Path) -> None:
+    """Two batches are one update here: the head's own count of calls would end too early."""
+    module, soft = make(objective=Objective(soft_start=1)), []
+    module.head.register_forward_hook(
+        lambda head, args, out: soft.append(out.terms.soft.item() > 0) if head.training else None
+    )
+    fit(module, tmp_path, max_epochs=1, accumulate_grad_batches=2)
+    assert soft == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"embedding": "running", "objective": Objective.rising_floor(), "rows_per_epoch": 40},
+        {"embedding": "compressed", "rank": 2},
+    ],
+)
 def test_a_resumed_training_ends_where_an_uninterrupted_one_does(options: dict[str, Any], tmp_path: Path) -> None:
     class StopAfterFirstEpoch(pl.Callback):
         def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -18,7 +18,7 @@ from tests.helpers.oracle import Result, compressed_table, linear, objective_val
 class Options:
     tau: float = 2.0
     alpha: float = 0.8
-    p: int = 1
+    cap_power: int = 1
     two_sided_cap: bool = False
     hard_weight: float = 1.0
     soft_weight: float = 1.0
@@ -61,7 +61,7 @@ def test_a_wrong_row_teaches_the_embedding_nothing_unless_asked_to() -> None:
 
 
 def test_the_two_sided_cap_is_the_distance_from_alpha() -> None:
-    result = objective_value(Z1, Z2, E, torch.tensor([1]), Options(two_sided_cap=True, p=2))
+    result = objective_value(Z1, Z2, E, torch.tensor([1]), Options(two_sided_cap=True, cap_power=2))
     assert float(result.cap) == pytest.approx(0.7**2)
 
 
@@ -127,8 +127,8 @@ def finite_difference(function: Callable[[Tensor], Tensor], at: Tensor, step: fl
     "options",
     [
         Options(alpha=0.3),
-        Options(alpha=0.3, p=2, cap_weight=2.0, hard_weight=0.2, soft_weight=0.8, correct_only=False),
-        Options(alpha=0.5, two_sided_cap=True, p=2, cap_reduction="sum", embedding_reduction="correct"),
+        Options(alpha=0.3, cap_power=2, cap_weight=2.0, hard_weight=0.2, soft_weight=0.8, correct_only=False),
+        Options(alpha=0.5, two_sided_cap=True, cap_power=2, cap_reduction="sum", embedding_reduction="correct"),
         Options(alpha=0.3, mass_floor=0.7, soft_weight=0.9),
     ],
 )

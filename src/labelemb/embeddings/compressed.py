@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from labelemb.embeddings.base import LabelEmbedding
-from labelemb.embeddings.row_formulas import compressed_rows
 from labelemb.labelspace import LabelSpace
+from labelemb.labelspace.rows import factor_rows
 
 
 class CompressedEmbedding(LabelEmbedding):
@@ -33,21 +33,23 @@ class CompressedEmbedding(LabelEmbedding):
         factors = space.form.tensors()
         if space.rank is None:
             raise ValueError(f"the label space is stored as {space.form.storage}, but must be factors A and B")
-        with torch.random.fork_rng(devices=[]):  # what it draws is overwritten: other layers shall not notice
+        # restores the random state, so that layers made later are initialised the same
+        with torch.random.fork_rng(devices=[]):
             embedding = cls(space.num_labels, space.rank, bias="bias" in factors)
         embedding.load_state_dict(factors)
         return embedding
 
     def rows(self, labels: Tensor) -> Tensor:
-        return compressed_rows(labels, self.A, self.B, self.bias)
+        return factor_rows(labels, self.A, self.B, self.bias)
 
-    def add_row_gradients(self, labels: Tensor, rows: Tensor, gradient: Tensor, buffers: Sequence[Tensor]) -> None:
+    def add_row_gradients(self, labels: Tensor, rows: Tensor, gradient: Tensor, buffers: dict[str, Tensor]) -> None:
         gradient.mul_(rows > 0)
-        compressed = F.embedding(labels, self.A.detach()).to(gradient.dtype)
-        buffers[0].index_add_(0, labels, gradient @ self.B.detach().to(gradient.dtype).T)
-        buffers[1].addmm_(compressed.T, gradient)
-        if self.bias is not None:
-            buffers[2].add_(gradient.sum(0))
+        if "A" in buffers:
+            buffers["A"].index_add_(0, labels, gradient @ self.B.detach().to(gradient.dtype).T)
+        if "B" in buffers:
+            buffers["B"].addmm_(F.embedding(labels, self.A.detach()).to(gradient.dtype).T, gradient)
+        if "bias" in buffers:
+            buffers["bias"].add_(gradient.sum(0))
 
     def to_space(self, names: Sequence[str] | None, counts: Tensor, objective: dict[str, object]) -> LabelSpace:
         return LabelSpace.from_factors(self.A, self.B, self.bias, names, counts=counts, objective=objective)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from labelemb.embeddings.base import LabelEmbedding
-from labelemb.embeddings.row_formulas import dense_rows
 from labelemb.labelspace import LabelSpace
+from labelemb.labelspace.rows import dense_rows
 
 DENSE_LIMIT_BYTES = 2 * 1024**3
 
@@ -23,7 +23,7 @@ class DenseEmbedding(LabelEmbedding):
         if size > DENSE_LIMIT_BYTES:
             raise ValueError(
                 f"a dense embedding of {num_labels} labels needs {size / 1024**3:.1f} GB (the limit is 2 GB): "
-                f"pass rank= (100, say) for a compressed one"
+                'pass embedding="compressed", rank=100 or embedding="running"'
             )
         self.identity_scale = identity_scale
         self.weight = nn.Parameter(torch.eye(num_labels) * identity_scale)
@@ -39,8 +39,12 @@ class DenseEmbedding(LabelEmbedding):
     def rows(self, labels: Tensor) -> Tensor:
         return dense_rows(labels, self.weight)
 
-    def add_row_gradients(self, labels: Tensor, rows: Tensor, gradient: Tensor, buffers: Sequence[Tensor]) -> None:
-        buffers[0].index_add_(0, labels, gradient.to(buffers[0].dtype))
+    def all_rows(self) -> Tensor:
+        return self.weight
+
+    def add_row_gradients(self, labels: Tensor, rows: Tensor, gradient: Tensor, buffers: dict[str, Tensor]) -> None:
+        if "weight" in buffers:
+            buffers["weight"].index_add_(0, labels, gradient.to(buffers["weight"].dtype))
 
     def to_space(self, names: Sequence[str] | None, counts: Tensor, objective: dict[str, object]) -> LabelSpace:
         return LabelSpace.from_matrix(self.weight, names, kind="logit", counts=counts, objective=objective)

@@ -8,15 +8,15 @@ from typing import Self
 from torch import Tensor, nn
 
 from labelemb.embeddings.base import LabelEmbedding
-from labelemb.embeddings.row_formulas import compressed_rows, dense_rows, spread_rows
 from labelemb.labelspace import LabelSpace
+from labelemb.labelspace.rows import SparseRows, dense_rows, factor_rows, sparse_rows, top_k_rows
 from labelemb.support.tensors import kept_wide
 
 
 class FixedEmbedding(LabelEmbedding):
     """A learned label space as a fixed source of soft targets: no parameters, and no observer beside it."""
 
-    learned = False
+    trained_by_gradient = False
     needs_observer = False
 
     def __init__(self, space: LabelSpace) -> None:
@@ -35,6 +35,11 @@ class FixedEmbedding(LabelEmbedding):
     def rows(self, labels: Tensor) -> Tensor:
         return _FIXED_ROWS[self.space.form.storage](labels, **dict(self.stored.named_buffers()))
 
+    def sparse_probabilities(self, labels: Tensor) -> SparseRows | None:
+        if self.space.form.storage != "top_k":
+            return None
+        return sparse_rows(labels, **dict(self.stored.named_buffers()))
+
     def to_space(self, names: Sequence[str] | None, counts: Tensor, objective: dict[str, object]) -> LabelSpace:
         """The space in use, as the buffers hold it; counts and objective are those of its training."""
         space = self.space
@@ -50,6 +55,6 @@ class FixedEmbedding(LabelEmbedding):
 
 _FIXED_ROWS: dict[str, Callable[..., Tensor]] = {
     "dense": dense_rows,
-    "factors": compressed_rows,
-    "top_k": spread_rows,
+    "factors": factor_rows,
+    "top_k": top_k_rows,
 }

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from labelemb.embeddings.base import LabelEmbedding
-from labelemb.embeddings.row_formulas import log_rows, spread_probabilities
+from labelemb.embeddings.base import LabelEmbedding, RowGradients
 from labelemb.labelspace import LabelSpace
+from labelemb.labelspace.rows import SparseRows, log_rows, sparse_rows
 from labelemb.support.tensors import kept_wide, sum_over_processes
 
 TABLE_LIMIT_BYTES = 512 * 1024**2
@@ -28,15 +28,26 @@ class RunningEmbedding(LabelEmbedding):
     seen decay by exp(-rows / rows_per_epoch), then averages the call's rows in; a call's own loss uses the table as it
     was before.
 
+    With few observations a mean over many labels is noise. A prior (Laplace's rule) adds `prior_rows` imagined rows
+    that give every label the same probability: with M_y the decayed weight of the rows of y, its soft target is
+    (M_y mean_y + prior_rows / m) / (M_y + prior_rows). It is applied on reading and never stored.
+
     Arguments:
         rows_per_epoch: examples in one epoch (tokens for a sequence model); without it, 100 per label.
         top_k: keep only each label's largest entries and spread what is left evenly over the others: m x top_k
             numbers in place of m x m. By default all entries up to a table of 512 MB, beyond that 64.
+        prior_rows: imagined rows of the prior; None for 0.
     """
 
-    learned = False
+    trained_by_gradient = False
 
-    def __init__(self, num_labels: int, rows_per_epoch: int | None = None, top_k: int | None = None) -> None:
+    def __init__(
+        self,
+        num_labels: int,
+        rows_per_epoch: int | None = None,
+        top_k: int | None = None,
+        prior_rows: float | None = None,
+    ) -> None:
         super().__init__(num_labels)
         if rows_per_epoch is not None and rows_per_epoch < 1:
             raise ValueError(f"rows_per_epoch is {rows_per_epoch}, but must be 1 or more")
@@ -44,8 +55,10 @@ class RunningEmbedding(LabelEmbedding):
             top_k = DEFAULT_TOP_K
         if top_k is not None and not 1 <= top_k < num_labels:
             raise ValueError(f"top_k is {top_k}, but must be in [1, {num_labels}) for {num_labels} labels")
+        if prior_rows is not None and not 0 <= prior_rows < math.inf:
+            raise ValueError(f"prior_rows is {prior_rows}, but must be finite and 0 or more")
         self.rows_per_epoch = rows_per_epoch or ROWS_PER_LABEL * num_labels
-        self.top_k = top_k
+        self.top_k, self.prior_rows = top_k, prior_rows or 0
         self.mass: Tensor
         self.register_buffer("mass", torch.zeros(num_labels))
         self.table: Tensor
@@ -65,62 +78,103 @@ class RunningEmbedding(LabelEmbedding):
             super()._apply(fn, recurse)
         return self
 
+    @property
+    def learns(self) -> bool:
+        return self.training
+
     def probabilities(self, labels: Tensor) -> Tensor:
-        if self.top_k is None:
-            return F.embedding(labels, self.table)
-        return spread_probabilities(labels, self.top_labels, self.top_probabilities)
+        if self.top_k is not None:
+            return self._sparse(labels).dense(self.num_labels)
+        mean = F.embedding(labels, self.table)
+        if not self.prior_rows:
+            return mean
+        known = self._known(labels).unsqueeze(1)
+        return torch.lerp(torch.full_like(known, 1 / self.num_labels), mean, known)
+
+    def sparse_probabilities(self, labels: Tensor) -> SparseRows | None:
+        return None if self.top_k is None else self._sparse(labels)
 
     def rows(self, labels: Tensor) -> Tensor:
         return log_rows(self.probabilities(labels))
 
+    def _sparse(self, labels: Tensor) -> SparseRows:
+        mean = sparse_rows(labels, self.top_labels, self.top_probabilities)
+        if not self.prior_rows:
+            return mean
+        known = self._known(labels)
+        share = known * mean.share + (1 - known) / self.num_labels
+        return SparseRows(mean.indices, mean.excess * known.unsqueeze(1), share)
+
+    def _known(self, labels: Tensor) -> Tensor:
+        """M / (M + prior_rows): the share of the soft target that comes from observed rows, (k,)."""
+        mass = self.mass[labels]
+        return mass / (mass + self.prior_rows)
+
     @torch.no_grad()
     def begin(self, rows: Tensor) -> None:
         """A batch of so many rows: what was seen before weighs less from now on."""
-        rows = sum_over_processes(rows.to(self.mass.dtype))
-        self.mass.mul_(torch.exp(-rows / self.rows_per_epoch))
+        if self.training:
+            rows = sum_over_processes(rows.to(self.mass.dtype))
+            self.mass.mul_(torch.exp(-rows / self.rows_per_epoch))
 
     @torch.no_grad()
-    def observe(self, labels: Tensor, sums: Tensor, masses: Tensor) -> None:
-        """Average in the weighted sums (k, m) of the distributions seen for distinct labels, of total weights (k,)."""
+    def learn_from(
+        self, labels: Tensor | None, sums: Tensor, masses: Tensor, gradients: RowGradients | None = None
+    ) -> Tensor:
+        """Average in what was seen; the embedding term is 0."""
+        nothing = sums.new_zeros(())
+        if not self.training:
+            return nothing
+        if labels is None:
+            labels = torch.arange(self.num_labels, device=sums.device)
+        sums, masses = sums.to(self.mass.dtype), masses.to(self.mass.dtype)
         if self.top_k is None and sum_over_processes.active():
             if self._pending is None:
                 self._pending = torch.zeros_like(self.table), torch.zeros_like(self.mass)
-            self._pending[0].index_add_(0, labels, sums.to(self.table.dtype))
-            self._pending[1].index_add_(0, labels, masses.to(self.mass.dtype))
+            self._pending[0].index_add_(0, labels, sums)
+            self._pending[1].index_add_(0, labels, masses)
         else:
             self._average_in(labels, sums, masses)
+        return nothing
 
     @torch.no_grad()
     def finish(self) -> None:
-        """End of the batch: bring in what the other processes saw. Every process calls it once a batch."""
-        if self.top_k is None and sum_over_processes.active():
+        """Bring in what the other processes saw. Every process calls it once a batch."""
+        if self.training and self.top_k is None and sum_over_processes.active():
             pending = self._pending or (torch.zeros_like(self.table), torch.zeros_like(self.mass))
             self._pending = None
             everything = torch.arange(self.num_labels, device=self.mass.device)
             self._average_in(everything, sum_over_processes(pending[0]), sum_over_processes(pending[1]))
 
     def _average_in(self, labels: Tensor, sums: Tensor, masses: Tensor) -> None:
-        before, added = self.mass[labels], masses.to(self.mass.dtype)
-        total = before + added
-        keep = torch.where(total > 0, before / total, 1.0).unsqueeze(1)
-        gain = torch.where(total > 0, 1 / total, 0.0).unsqueeze(1)
-        rows = self.probabilities(labels).mul_(keep).addcmul_(sums.to(self.mass.dtype), gain)  # (k, m)
+        """The mean of M rows and some more is (M mean + sums) / (M + masses). Changes are added: see `learn_from`."""
+        before = self.mass[labels]
+        total = (before + masses).clamp_min(torch.finfo(before.dtype).tiny)
+        gain = (1 / total).unsqueeze(1)
         if self.top_k is None:
-            self.table.index_copy_(0, labels, rows)
+            change = F.embedding(labels, self.table).mul_(-masses.unsqueeze(1)).add_(sums).mul_(gain)
+            self.table.index_add_(0, labels, change)
         else:
+            old = sparse_rows(labels, self.top_labels, self.top_probabilities)
+            # the even share of the old mean moves no entry past another, so it is added to those that are kept
+            rows = sums.scatter_add_(1, old.indices, old.excess * before.unsqueeze(1))
             kept, where = largest(rows, self.top_k)
-            seen = (added > 0).unsqueeze(1)
-            self.top_labels.index_copy_(0, labels, torch.where(seen, where, self.top_labels[labels]))
-            self.top_probabilities.index_copy_(0, labels, torch.where(seen, kept, self.top_probabilities[labels]))
-        self.mass.index_copy_(0, labels, total)
+            kept = (kept + (before * old.share).unsqueeze(1)).mul_(gain)
+            seen = (masses > 0).unsqueeze(1)
+            old_labels, old_kept = self.top_labels[labels], self.top_probabilities[labels]
+            self.top_labels.index_add_(0, labels, torch.where(seen, where - old_labels, 0))
+            self.top_probabilities.index_add_(0, labels, torch.where(seen, kept - old_kept, 0.0))
+        self.mass.index_add_(0, labels, masses)
 
     def to_space(self, names: Sequence[str] | None, counts: Tensor, objective: dict[str, object]) -> LabelSpace:
+        """The mean, without the prior."""
         if self.top_k is None:
             return LabelSpace.from_matrix(self.table, names, kind="probability", counts=counts, objective=objective)
         return LabelSpace.from_top_k(self.top_labels, self.top_probabilities, names, counts=counts, objective=objective)
 
     def extra_repr(self) -> str:
-        return f"num_labels={self.num_labels}, rows_per_epoch={self.rows_per_epoch}, top_k={self.top_k}"
+        shown = f"num_labels={self.num_labels}, rows_per_epoch={self.rows_per_epoch}, top_k={self.top_k}"
+        return f"{shown}, prior_rows={self.prior_rows}" if self.prior_rows else shown
 
 
 def largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 
+from labelemb.heads.calibration import agreeing_temperature, target_temperature
+from labelemb.heads.clock import Clock, no_updates
 from labelemb.labelspace import LabelSpace
-from labelemb.losses.batch import Batch, checked_weight, read_batch
-from labelemb.losses.objective import Objective
-from labelemb.losses.terms import LossTerms, RowTerms, brief, training_terms, widened
+from labelemb.losses.batch import Batch, CallOptions, LabelRules, checked_weight, read_batch
+from labelemb.losses.parts import apply_linear
+from labelemb.losses.result import LossTerms, brief
+from labelemb.support.tensors import widened
 
 
 @dataclass
@@ -25,25 +28,19 @@ class HeadOutput:
     """The unweighted terms behind it; zeros where a head has no such term."""
     logits: Tensor | None
     """The predictor's logits, (..., labels); None where they were never in memory at once."""
-    correct: Tensor
-    """How many valid rows the predictor got right."""
-    observed: Tensor | None
-    """How many valid rows the observer got right; None for heads without an observer."""
+    correct: Tensor | None
+    """How many valid rows the predictor got right; None where nothing can tell."""
+    observer_correct: Tensor | None = None
+    """How many of the observed rows the observer got right; None for heads without an observer."""
+    observer_rows: Tensor | None = None
+    """How many valid rows the observer saw."""
 
     def __repr__(self) -> str:
-        counts = f"correct={int(self.correct)}" + ("" if self.observed is None else f", observed={int(self.observed)}")
-        return f"HeadOutput(loss={brief(self.loss)}, {counts}, terms={self.terms!r})"
-
-
-class TrainingTerms(NamedTuple):
-    """What an implementation of the objective gives: the fields of `HeadOutput`, and where the observer was right."""
-
-    loss: Tensor
-    terms: LossTerms
-    logits: Tensor | None
-    correct: Tensor
-    observed: Tensor | None
-    right: Tensor  # (rows,), or (rows, labels with mass) for soft targets
+        shown = [f"loss={brief(self.loss)}"]
+        for name in ("correct", "observer_correct", "observer_rows"):
+            count: Tensor | None = getattr(self, name)
+            shown += [] if count is None else [f"{name}={int(count)}"]
+        return f"HeadOutput({', '.join(shown)}, terms={self.terms!r})"
 
 
 class Head(nn.Module):
@@ -61,6 +58,7 @@ class Head(nn.Module):
         bias: bool = True,
         weight: Tensor | None = None,
         ignore_index: int = -100,
+        clock: Clock = Clock(),  # noqa: B008  frozen
     ) -> None:
         super().__init__()
         if in_features < 1 or num_labels < 2:
@@ -73,6 +71,37 @@ class Head(nn.Module):
         self.register_buffer("weight", None if weight is None else checked_weight(weight, num_labels))
         self.temperature: Tensor
         self.register_buffer("temperature", torch.ones(()))
+        self.clock = clock
+        self.updates: Tensor | None
+        self.register_buffer("updates", no_updates(clock))
+
+    @property
+    def total_steps(self) -> int | None:
+        """Optimiser updates of the whole training; None where calls say progress=, or nothing depends on it.
+
+        A trainer that learns it late may set it, before the first call. A head without a schedule refuses it.
+        """
+        return self.clock.total_steps
+
+    @total_steps.setter
+    def total_steps(self, value: int | None) -> None:
+        self.clock = replace(self.clock, total_steps=value)
+
+    @overload
+    def forward(self, hidden: Tensor, targets: None = None) -> Tensor: ...
+
+    @overload
+    def forward(
+        self,
+        hidden: Tensor,
+        targets: Tensor,
+        *,
+        sample_weight: Tensor | None = None,
+        num_items: int | float | Tensor | None = None,
+        progress: float | None = None,
+        observed_hidden: Tensor | None = None,
+        reduction: Literal["mean", "none"] = "mean",
+    ) -> HeadOutput: ...
 
     def forward(
         self,
@@ -81,11 +110,10 @@ class Head(nn.Module):
         *,
         sample_weight: Tensor | None = None,
         num_items: int | float | Tensor | None = None,
-        step: int | None = None,
         progress: float | None = None,
         observed_hidden: Tensor | None = None,
         reduction: Literal["mean", "none"] = "mean",
-    ) -> Any:
+    ) -> Tensor | HeadOutput:
         """Logits, or with targets a `HeadOutput`.
 
         Arguments:
@@ -95,32 +123,23 @@ class Head(nn.Module):
             sample_weight: (...), multiplies a row's terms.
             num_items: divides in place of the sum of the row weights. Under gradient accumulation: the valid rows of
                 the whole update. Where processes average their gradients (DDP): that number over the processes.
-            step: optimiser updates so far (for `soft_after`); without it the head counts its training calls.
-            progress: how far the training is, 0 to 1 (for `mass_floor`).
+            progress: how far the training is, 0 to 1, for heads with a schedule (a mass floor, `soft_start`) that were
+                made without total_steps=.
             observed_hidden: (..., in_features), what the observer reads in place of hidden.
             reduction: "mean", or "none" for a loss per row.
         """
         if targets is None:
             return self.logits(hidden)
-        batch = read_batch(
-            hidden,
-            targets,
-            in_features=self.in_features,
-            num_labels=self.num_labels,
-            ignore_index=self.ignore_index,
-            label_weight=self._label_weight(),
-            dtype=torch.promote_types(self.predictor.weight.dtype, torch.float32),
-            sample_weight=sample_weight,
-            num_items=num_items,
-            observed_hidden=observed_hidden,
-            step=step,
-            progress=progress,
-            reduction=reduction,
-        )
-        return self._training_output(batch)
+        moment = self.clock.read(progress, self.updates, self.training)
+        options = CallOptions(sample_weight, num_items, observed_hidden, reduction, moment.progress, moment.soft_active)
+        output = self._training_output(read_batch(hidden, targets, self._rules(), options))
+        if self.training and self.updates is not None:
+            self.updates.add_(1)
+        return output
 
-    def _label_weight(self) -> Tensor | None:
-        return self.weight
+    def _rules(self) -> LabelRules:
+        dtype = torch.promote_types(self.predictor.weight.dtype, torch.float32)
+        return LabelRules(self.in_features, self.num_labels, self.ignore_index, self.weight, dtype)
 
     def _training_output(self, batch: Batch) -> HeadOutput:
         raise NotImplementedError
@@ -132,6 +151,29 @@ class Head(nn.Module):
     def probabilities(self, hidden: Tensor) -> Tensor:
         """Calibrated probabilities: softmax of the logits over the temperature found by `calibrate`, 1 before it."""
         return (widened(self.logits(hidden)) / self.temperature).softmax(-1)
+
+    def calibrate(
+        self, hidden_batches: Tensor | Iterable[Tensor], targets: Tensor | Iterable[Tensor] | None = None
+    ) -> float:
+        """Find the one temperature that makes `probabilities` mean what they say, and store it with the head.
+
+        Arguments:
+            hidden_batches: hidden states (..., in_features), one tensor or several.
+            targets: labels (...) of rows that were held back, as many tensors. The temperature with the lowest cross
+                entropy is taken. Without targets the predictor is made to agree with the observer, which is trained
+                with hard labels alone and is nearly calibrated on training inputs; heads without an observer need
+                targets.
+        """
+        if targets is not None:
+            found = target_temperature(hidden_batches, targets, self.logits, self.ignore_index)
+        else:
+            found = agreeing_temperature(hidden_batches, self.logits, self._observing())
+        self.temperature.fill_(found)
+        return float(self.temperature)
+
+    def _observing(self) -> Callable[[Tensor], Tensor]:
+        """The observer's logits of hidden states."""
+        raise ValueError(f"a {type(self).__name__} has no observer to agree with: pass targets=")
 
     @torch.no_grad()
     def export_predictor(self, *, fold_temperature: bool = False) -> nn.Linear:
@@ -157,28 +199,3 @@ class Head(nn.Module):
     def extra_repr(self) -> str:
         sizes = f"in_features={self.in_features}, num_labels={self.num_labels}"
         return sizes if self.ignore_index == -100 else f"{sizes}, ignore_index={self.ignore_index}"
-
-
-def apply_linear(layer: nn.Linear, hidden: Tensor) -> Tensor:
-    if hidden.dtype != layer.weight.dtype and not torch.is_autocast_enabled(hidden.device.type):
-        hidden = hidden.to(layer.weight.dtype)
-    return layer(hidden)
-
-
-def count_correct(logits: Tensor, batch: Batch) -> Tensor:
-    """Valid rows whose true label has the largest logit, ties included; with soft targets, whose top label has it."""
-    logits = logits.detach()
-    best = logits.amax(-1, keepdim=True)
-    if batch.labels is not None:
-        right = logits.gather(-1, batch.labels.unsqueeze(-1)) == best
-        return (right.squeeze(-1) & batch.valid).sum()
-    targets = batch.unweighted_targets
-    assert targets is not None
-    top = targets == targets.amax(-1, keepdim=True)
-    return (((logits == best) & top).any(-1) & batch.valid).sum()
-
-
-def per_row_output(rows: RowTerms, objective: Objective, batch: Batch) -> tuple[Tensor, LossTerms]:
-    """reduction="none": the rows in the shape of the targets, undivided."""
-    loss = rows.supervision + training_terms(rows.terms(), objective)
-    return batch.rowwise(loss), LossTerms(*(batch.rowwise(term) for term in rows.terms()))

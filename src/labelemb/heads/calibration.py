@@ -9,17 +9,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from labelemb.losses.batch import checked_labels
-from labelemb.losses.terms import widened
+from labelemb.support.tensors import widened
 
 LOWEST, HIGHEST = 1e-3, 1e3
 """Inverse temperatures are searched in this range."""
 
+PART_ROWS = 512
+"""Rows of logits at once, which bounds the memory for many labels."""
+
 Moments = Callable[[float], tuple[float, float]]
+
+
+class _Rows(NamedTuple):
+    """Rows to fit a temperature to."""
+
+    logits: Tensor  # (rows, labels), minus the largest of each row
+    aimed: Tensor  # (rows,), the mean logit of the target, minus that largest
+    weights: Tensor | None = None  # (rows,)
 
 
 @torch.no_grad()
@@ -50,38 +62,74 @@ def weighted_temperature(logits: Tensor, aimed: Tensor, weights: Tensor | None =
     weight counts as so many rows.
     """
     relative, best = _relative(logits)
-    weights = relative.new_ones(len(relative)) if weights is None else weights.to(relative)
-    goal = _Goal.of(relative, aimed.to(best) - best, weights).logit_sum()
+    rows = _Rows(relative, aimed.to(best) - best, None if weights is None else weights.to(best))
+    return _fit(lambda: iter([rows]))
 
-    def slope_and_curvature(inverse: float) -> tuple[float, float]:
-        mean, variance = _logit_moments(relative, inverse, weights)
-        return mean - goal, variance
 
-    return 1 / _minimise(slope_and_curvature)
+@torch.no_grad()
+def target_temperature(
+    hidden_batches: Tensor | Iterable[Tensor],
+    target_batches: Tensor | Iterable[Tensor],
+    predict: Callable[[Tensor], Tensor],
+    ignore_index: int = -100,
+) -> float:
+    """The temperature for which softmax(predict(h) / T) has the lowest cross entropy with integer targets."""
+    hidden, targets = _listed(hidden_batches), _listed(target_batches)
+    if len(hidden) != len(targets) or any(h.shape[:-1] != t.shape for h, t in zip(hidden, targets, strict=False)):
+        raise ValueError(
+            f"hidden states of shapes {[tuple(h.shape) for h in hidden][:3]} need targets of the same leading "
+            f"dimensions, but they have {[tuple(t.shape) for t in targets][:3]}"
+        )
+    kept = []
+    for states, wanted in zip(hidden, targets, strict=True):
+        valid = wanted != ignore_index
+        kept.append((states[valid], wanted[valid]))
+    if not any(len(wanted) for _, wanted in kept):
+        raise ValueError("there is no valid target to fit a temperature to")
+
+    def parts() -> Iterator[_Rows]:
+        for states, wanted in kept:
+            for part, labels in zip(states.split(PART_ROWS), wanted.split(PART_ROWS), strict=True):
+                logits, _ = _relative(predict(part))
+                labels, _ = checked_labels(labels, logits.shape[-1], ignore_index)
+                yield _Rows(logits, logits.gather(1, labels.unsqueeze(1)).squeeze(1))
+
+    return _fit(parts)
 
 
 @torch.no_grad()
 def agreeing_temperature(
-    hidden_batches: Iterable[Tensor], predict: Callable[[Tensor], Tensor], observe: Callable[[Tensor], Tensor]
+    hidden_batches: Tensor | Iterable[Tensor],
+    predict: Callable[[Tensor], Tensor],
+    observe: Callable[[Tensor], Tensor],
 ) -> float:
     """The temperature for which softmax(predict(h) / T) has the lowest cross entropy with softmax(observe(h))."""
-    batches = [hidden.reshape(-1, hidden.shape[-1]) for hidden in hidden_batches]
+    batches = [hidden.reshape(-1, hidden.shape[-1]) for hidden in _listed(hidden_batches)]
     if not any(len(hidden) for hidden in batches):
         raise ValueError("there is no hidden state to calibrate on")
 
-    def parts() -> Iterator[tuple[Tensor, Tensor]]:
+    def parts() -> Iterator[_Rows]:
         for hidden in batches:
-            for part in hidden.split(512):  # bounds the memory for many labels
-                yield part, _relative(predict(part))[0]
+            for part in hidden.split(PART_ROWS):
+                logits, _ = _relative(predict(part))
+                yield _Rows(logits, (widened(observe(part)).double().softmax(-1) * logits).sum(-1))
 
+    return _fit(parts)
+
+
+def _listed(batches: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [batches] if isinstance(batches, Tensor) else list(batches)
+
+
+def _fit(parts: Callable[[], Iterator[_Rows]]) -> float:
+    """The best temperature for rows that are made anew each time they are looked at, so that memory stays small."""
     goal = _Goal()
-    for part, logits in parts():
-        aimed = (widened(observe(part)).double().softmax(-1) * logits).sum(-1)
-        goal += _Goal.of(logits, aimed, torch.ones_like(aimed))
+    for rows in parts():
+        goal += _Goal.of(rows)
     aimed_sum = goal.logit_sum()
 
     def slope_and_curvature(inverse: float) -> tuple[float, float]:
-        moments = [_logit_moments(logits, inverse) for _, logits in parts()]
+        moments = [_logit_moments(rows, inverse) for rows in parts()]
         return sum(mean for mean, _ in moments) - aimed_sum, sum(variance for _, variance in moments)
 
     return 1 / _minimise(slope_and_curvature)
@@ -99,7 +147,9 @@ class _Goal:
     """Whether every target has the largest logit of its row."""
 
     @classmethod
-    def of(cls, logits: Tensor, aimed: Tensor, weights: Tensor) -> _Goal:
+    def of(cls, rows: _Rows) -> _Goal:
+        logits, aimed, given = rows
+        weights = torch.ones_like(aimed) if given is None else given
         others = (logits.sum(-1) - aimed) / max(1, logits.shape[-1] - 1)
         always_best = bool(((aimed >= 0) | (weights == 0)).all())
         return cls(float(weights @ aimed), float(weights @ others), float(weights.sum()), always_best)
@@ -131,8 +181,9 @@ def _relative(logits: Tensor) -> tuple[Tensor, Tensor]:
     return logits - best.unsqueeze(-1), best
 
 
-def _logit_moments(logits: Tensor, inverse: float, weights: Tensor | None = None) -> tuple[float, float]:
+def _logit_moments(rows: _Rows, inverse: float) -> tuple[float, float]:
     """Mean and variance of the logits under softmax(inverse * logits), summed over the rows times their weights."""
+    logits, _, weights = rows
     p = (inverse * logits).softmax(-1)
     mean = (p * logits).sum(-1)
     variance = (p * (logits - mean.unsqueeze(-1)) ** 2).sum(-1)

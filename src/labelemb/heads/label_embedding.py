@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
 from labelemb.embeddings.base import LabelEmbedding
-from labelemb.embeddings.compressed import CompressedEmbedding
-from labelemb.embeddings.dense import DenseEmbedding
-from labelemb.embeddings.fixed import FixedEmbedding
-from labelemb.embeddings.running import RunningEmbedding
-from labelemb.heads.base import Head, HeadOutput, TrainingTerms, apply_linear
-from labelemb.heads.calibration import agreeing_temperature
+from labelemb.embeddings.make import EmbeddingName, make_embedding
+from labelemb.heads.base import Head, HeadOutput
+from labelemb.heads.clock import Clock
+from labelemb.heads.defaults import DEFAULT
 from labelemb.labelspace import LabelSpace
-from labelemb.losses.autograd import reference_terms, target_labels
+from labelemb.losses.autograd import autograd_loss
 from labelemb.losses.batch import Batch
-from labelemb.losses.chunked.fused import fused_terms
+from labelemb.losses.chunked import ChunkOptions, chunked_loss
 from labelemb.losses.objective import Objective
+from labelemb.losses.parts import Parts, apply_linear
+from labelemb.losses.result import LossResult, RightLabels
 from labelemb.support.tensors import sum_over_processes
 
-if TYPE_CHECKING:
-    from typing import Self
+Implementation = Literal["auto", "autograd", "chunked"]
 
-Implementation = Literal["auto", "reference", "chunked"]
+FEW_LOGITS = 1 << 20
+"""Up to this many logits "auto" takes plain autograd, which then is as fast."""
 
 
 class LabelEmbeddingHead(Head):
@@ -36,19 +36,26 @@ class LabelEmbeddingHead(Head):
     >>> out.loss.backward()
     >>> logits = head(torch.randn(8, 512))  # predicting costs one linear layer
 
+    Without `embedding` and `objective` it is the library's default (`labelemb.heads.defaults`).
+
     Arguments:
         in_features: size of the hidden state.
         num_labels: number of labels.
-        rank: learn a compressed embedding of this rank; None for a dense one.
+        embedding: where soft targets come from: "dense" (a learned matrix), "compressed" (the same of a low rank),
+            "running" (a running mean, for which no optimiser is needed), an embedding module, or a learned `LabelSpace`
+            to reuse, fixed.
+        rank: of a "compressed" embedding.
+        rows_per_epoch: examples in one epoch (tokens for a sequence model), for a "running" embedding.
         bias: whether predictor and observer have a bias.
         objective: the weights and choices of the loss.
-        embedding: an embedding module to use, or a learned `LabelSpace` to reuse, fixed.
         weight: a weight per label, as in `nn.CrossEntropyLoss`.
         ignore_index: the target that leaves a row out.
-        impl: "reference" is plain autograd; "chunked" computes gradients in the forward pass, in memory that does not
-            grow with rows x labels; "auto" takes the faster.
-        total_steps: optimiser updates of the whole training, for a mass floor where the call does not pass progress=.
-        rows_per_epoch: for the `RunningEmbedding` that a mass floor brings; see there.
+        impl: "autograd" is plain autograd; "chunked" computes gradients in the forward pass, in memory that does not
+            grow with rows x labels; "auto" takes autograd for few logits, else chunks.
+        chunk_rows: rows of logits at once in chunks; None for as many as are fast on the device.
+        total_steps: optimiser updates of the whole training, for an objective with a mass floor or `soft_start` where
+            calls do not pass progress=. The head then counts its training calls. Without either a mass floor stands at
+            its end value from the first call on.
     """
 
     def __init__(
@@ -56,30 +63,34 @@ class LabelEmbeddingHead(Head):
         in_features: int,
         num_labels: int,
         *,
+        embedding: EmbeddingName | LabelEmbedding | LabelSpace | None = None,
         rank: int | None = None,
+        rows_per_epoch: int | None = None,
         bias: bool = True,
-        objective: Objective = Objective(),  # noqa: B008  frozen
-        embedding: LabelEmbedding | LabelSpace | None = None,
+        objective: Objective | None = None,
         weight: Tensor | None = None,
         ignore_index: int = -100,
         impl: Implementation = "auto",
+        chunk_rows: int | None = None,
         total_steps: int | None = None,
-        rows_per_epoch: int | None = None,
     ) -> None:
-        super().__init__(in_features, num_labels, bias=bias, weight=weight, ignore_index=ignore_index)
-        if impl not in ("auto", "reference", "chunked"):
-            raise ValueError(f'impl is {impl!r}, but must be "auto", "reference" or "chunked"')
-        if total_steps is not None and total_steps < 1:
-            raise ValueError(f"total_steps is {total_steps}, but must be 1 or more")
-        self.objective, self.impl, self.total_steps = objective, impl, total_steps
-        self.chunk_rows: int | None = None
-        self.embedding = _make_embedding(num_labels, rank, objective, embedding, rows_per_epoch)
-        self.observer = nn.Linear(in_features, num_labels, bias=bias) if self.embedding.needs_observer else None
+        objective = DEFAULT.objective if objective is None else objective
+        if embedding is None:
+            embedding = DEFAULT.embedding(num_labels)
+        made = make_embedding(num_labels, embedding, rank=rank, rows_per_epoch=rows_per_epoch)
+        if impl not in ("auto", "autograd", "chunked"):
+            raise ValueError(f'impl is {impl!r}, but must be "auto", "autograd" or "chunked"')
+        if chunk_rows is not None and (chunk_rows < 1 or impl == "autograd"):
+            raise ValueError(f'chunk_rows is {chunk_rows}, but must be 1 or more, and impl "auto" or "chunked"')
+        # labels that are fixed are known from the start: nothing has to wait for them
+        soft_start = objective.soft_start if made.needs_observer else 0
+        clock = Clock(objective.mass_floor, soft_start, total_steps)
+        super().__init__(in_features, num_labels, bias=bias, weight=weight, ignore_index=ignore_index, clock=clock)
+        self.objective, self.impl, self.chunk_rows = objective, impl, chunk_rows
+        self.embedding = made
+        self.observer = nn.Linear(in_features, num_labels, bias=bias) if made.needs_observer else None
         self.counts: Tensor
         self.register_buffer("counts", torch.zeros(num_labels, dtype=torch.long))
-        self.updates: Tensor | None
-        counts_updates = objective.soft_after > 0 or total_steps is not None
-        self.register_buffer("updates", torch.zeros((), dtype=torch.long) if counts_updates else None)
 
     @classmethod
     def from_linear(cls, layer: nn.Linear, **options: Any) -> Self:
@@ -112,25 +123,21 @@ class LabelEmbeddingHead(Head):
         """What was learned about the labels, detached from training."""
         return self.embedding.to_space(names, self.counts, self.objective.to_dict())
 
-    def calibrate(self, hidden_batches: Iterable[Tensor]) -> float:
-        """Find the one temperature at which the predictor agrees with the observer on hidden states of training inputs.
+    def parts(self) -> Parts:
+        """What the loss works with."""
+        return Parts(self.predictor, self.observer, self.embedding, self.objective)
 
-        Soft targets make the predictor underconfident by construction, and the observer is nearly calibrated: no
-        labels are needed. The temperature is stored with the head; `probabilities` uses it.
-        """
-        if self.observer is None:
-            kind = f"a {type(self).__name__}" if self.embedding.needs_observer else "a head with a fixed embedding"
-            raise ValueError(f"{kind} has no observer to agree with: use fit_temperature")
+    def _observing(self) -> Callable[[Tensor], Tensor]:
         observer = self.observer
-        self.temperature.fill_(
-            agreeing_temperature(hidden_batches, self.logits, lambda hidden: apply_linear(observer, hidden))
-        )
-        return float(self.temperature)
+        if observer is None:
+            kind = f"a {type(self).__name__}" if self.embedding.needs_observer else "a head with a fixed embedding"
+            raise ValueError(f"{kind} has no observer to agree with: pass targets=")
+        return lambda hidden: apply_linear(observer, hidden)
 
     def extra_repr(self) -> str:
         """The sizes, and what differs from the defaults."""
         shown = [super().extra_repr()]
-        if self.objective != Objective():
+        if self.objective != DEFAULT.objective:
             shown.append(f"objective={self.objective!r}")
         if self.impl != "auto":
             shown.append(f"impl={self.impl!r}")
@@ -139,92 +146,33 @@ class LabelEmbeddingHead(Head):
         return ", ".join(shown)
 
     def _training_output(self, batch: Batch) -> HeadOutput:
-        soft_active, progress = self._schedule(batch)
-        loss, terms, logits, correct, observed, right = self._terms(batch, soft_active, progress)
-        if self.training:
-            self._count(batch, right)
-        return HeadOutput(loss, terms, logits, correct, observed)
+        found = self._loss(batch)
+        if self.training and found.right is not None:
+            self._count_right(found.right)
+        return HeadOutput(
+            found.loss, found.terms, found.logits, found.correct, found.observer_correct, found.observer_rows
+        )
 
-    def _terms(self, batch: Batch, soft_active: bool | Tensor, progress: float | None) -> TrainingTerms:
-        terms_of = fused_terms if self._uses_chunks(batch) else reference_terms
-        return terms_of(self, batch, soft_active, progress)
+    def _loss(self, batch: Batch) -> LossResult:
+        if self._uses_chunks(batch):
+            return chunked_loss(self.parts(), batch, ChunkOptions(self.chunk_rows))
+        return autograd_loss(self.parts(), batch)
 
     def _uses_chunks(self, batch: Batch) -> bool:
-        if self.impl == "reference":
+        if self.impl == "autograd":
             return False
         if batch.reduction == "none":
             if self.impl == "chunked":
-                raise ValueError('reduction="none" needs impl="reference" or "auto": chunks only add rows up')
+                raise ValueError('reduction="none" needs impl="autograd" or "auto": chunks only add rows up')
             return False
-        return batch.labels is not None and not torch.compiler.is_compiling()
+        if batch.labels is None or torch.compiler.is_compiling():
+            return False
+        return self.impl == "chunked" or len(batch.hidden) * self.num_labels > FEW_LOGITS
 
-    def _schedule(self, batch: Batch) -> tuple[bool | Tensor, float | None]:
-        """Whether the soft term has started, and how far the training is."""
-        objective = self.objective
-        step: int | Tensor | None = self.updates if batch.step is None else batch.step
-        soft_active: bool | Tensor = True
-        if objective.soft_after > 0 and self.embedding.needs_observer:
-            assert step is not None
-            soft_active = step >= objective.soft_after
-        if objective.mass_floor == 0:
-            return soft_active, None
-        if batch.progress is not None:
-            return soft_active, batch.progress
-        if self.total_steps is not None:
-            assert step is not None
-            return soft_active, min(1.0, float(step) / self.total_steps)
-        if not self.training:
-            return soft_active, 1.0
-        raise ValueError(
-            "a mass floor rises with the training: pass progress= in [0, 1] in the call, or total_steps= to the head"
-        )
-
-    def observe(self, batch: Batch, z1: Tensor) -> Tensor | None:
-        """The logits that the embedding learns from: the observer's, of a hidden state behind a stop-gradient."""
-        if self.observer is None:
-            return None
-        hidden = batch.hidden.detach() if batch.observed_hidden is None else batch.observed_hidden
-        return apply_linear(self.observer, hidden)
-
-    def soft_target(self, labels: Tensor, e: Tensor | None) -> Tensor | None:
-        """The soft target of each label, (k, num_labels); None for softmax(e)."""
-        return self.embedding.probabilities(labels) if e is None else None
-
-    def _count(self, batch: Batch, right: Tensor) -> None:
-        """Count the training call, and the right observations of each label."""
-        if self.updates is not None and batch.step is None:
-            self.updates.add_(1)
-        if self.embedding.needs_observer:
-            self._count_right(batch, right)
-
-    def _count_right(self, batch: Batch, right: Tensor) -> None:
-        if batch.labels is not None:
-            new = torch.zeros_like(self.counts).scatter_add_(0, batch.labels, right.to(self.counts.dtype))
+    def _count_right(self, right: RightLabels) -> None:
+        """Count the right observations of each label."""
+        if sum_over_processes.active():
+            new = torch.zeros_like(self.counts).index_add_(0, *right)
+            self.counts.add_(sum_over_processes(new))
         else:
-            labels = target_labels(batch).labels
-            new = torch.zeros_like(self.counts).index_add_(0, labels, right.sum(0))
-        self.counts.add_(sum_over_processes(new))
-
-
-def _make_embedding(
-    num_labels: int,
-    rank: int | None,
-    objective: Objective,
-    embedding: LabelEmbedding | LabelSpace | None,
-    rows_per_epoch: int | None,
-) -> LabelEmbedding:
-    if embedding is None:
-        if rank is not None:
-            return CompressedEmbedding(num_labels, rank)
-        if objective.mass_floor > 0:
-            return RunningEmbedding(num_labels, rows_per_epoch)
-        return DenseEmbedding(num_labels)
-    if rank is not None:
-        raise ValueError(f"rank={rank} and embedding= were both given: choose one")
-    if isinstance(embedding, LabelSpace):
-        embedding = FixedEmbedding(embedding)
-    if not isinstance(embedding, LabelEmbedding):
-        raise TypeError(f"embedding is a {type(embedding).__name__}, but must be a label embedding or a LabelSpace")
-    if embedding.num_labels != num_labels:
-        raise ValueError(f"the embedding has {embedding.num_labels} labels, but the head {num_labels}")
-    return embedding
+            self.counts.index_add_(0, *right)

@@ -6,9 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from labelemb.heads.base import Head, HeadOutput, count_correct
+from labelemb.heads.base import Head, HeadOutput
+from labelemb.losses.autograd import count_correct
 from labelemb.losses.batch import Batch
-from labelemb.losses.terms import LossTerms, widened
+from labelemb.losses.result import LossTerms
+from labelemb.support.tensors import widened
 
 
 class LogitHead(Head):
@@ -19,7 +21,7 @@ class LogitHead(Head):
 
     def _training_output(self, batch: Batch) -> HeadOutput:
         logits = self.logits(batch.hidden)
-        wide = batch.harmless(widened(logits))
+        wide = batch.masked(widened(logits))
         hard, soft, loss = self._rows(wide, batch)
         if batch.reduction == "none":
             zero = torch.zeros_like(hard)
@@ -33,13 +35,18 @@ class LogitHead(Head):
         correct = count_correct(logits, batch)
         if self.training:
             self._learn(wide.detach(), batch)
-        return HeadOutput(loss, terms, batch.rowwise(logits), correct, None)
+        return HeadOutput(loss, terms, batch.rowwise(logits), correct)
 
     def _rows(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """The unweighted hard and soft part of each row and its loss, each times the row's weight; all (rows,)."""
         hard = hard_rows(logits, batch)
         soft = self._soft_rows(logits, batch)
-        return hard, soft, self.hard_weight * hard + self.soft_weight * soft
+        hard_share, soft_share = self._shares(batch)
+        return hard, soft, hard_share * hard + soft_share * soft
+
+    def _shares(self, batch: Batch) -> tuple[Tensor | float, Tensor | float]:
+        """How much the hard and the soft part weigh."""
+        return self.hard_weight, self.soft_weight
 
     def _soft_rows(self, logits: Tensor, batch: Batch) -> Tensor:
         raise NotImplementedError

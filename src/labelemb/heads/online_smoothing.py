@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from labelemb.heads.clock import Clock
 from labelemb.heads.logit_head import LogitHead
 from labelemb.labelspace import LabelSpace
 from labelemb.losses.batch import Batch
@@ -26,8 +27,11 @@ class OnlineSmoothingHead(LogitHead):
 
     Arguments:
         rows_per_epoch: rows after which the matrix is renewed.
+        hard_weight, soft_weight: of the two parts; with a mass floor the hard part weighs what the soft one leaves.
         mass_floor: with it, soft_weight is only the most that the soft part weighs: the true label keeps a rising
-            share of the target, as in `Objective.mass_floor` (the call then needs progress=).
+            share of the target, as in `Objective.mass_floor`. Calls then pass progress=, or the head is made with
+            total_steps=; without either the floor is at its end from the start.
+        total_steps: optimiser updates of the whole training.
     """
 
     def __init__(
@@ -36,15 +40,17 @@ class OnlineSmoothingHead(LogitHead):
         num_labels: int,
         *,
         rows_per_epoch: int,
-        hard_weight: float = 0.5,
+        hard_weight: float | None = None,
         soft_weight: float = 0.5,
         first_smoothing: float = 0.1,
         mass_floor: float = 0.0,
+        total_steps: int | None = None,
         bias: bool = True,
         weight: Tensor | None = None,
         ignore_index: int = -100,
     ) -> None:
-        super().__init__(in_features, num_labels, bias=bias, weight=weight, ignore_index=ignore_index)
+        clock = Clock(mass_floor, total_steps=total_steps)
+        super().__init__(in_features, num_labels, bias=bias, weight=weight, ignore_index=ignore_index, clock=clock)
         if rows_per_epoch < 1:
             raise ValueError(f"rows_per_epoch is {rows_per_epoch}, but must be 1 or more")
         if not 0 <= first_smoothing <= 1:
@@ -69,11 +75,8 @@ class OnlineSmoothingHead(LogitHead):
 
     def _rows(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         log_p = F.log_softmax(logits, dim=-1)
-        if self.mixing.mass_floor > 0 and batch.progress is None and self.training:
-            raise ValueError("a mass floor rises with the training: pass progress= in [0, 1]")
-        progress = 1.0 if batch.progress is None else batch.progress
         targets = self.targets.to(log_p.dtype, copy=True)  # renewed in place before backward() runs
-        hard_share, soft_share = target_shares(targets.diagonal(), self.mixing, True, progress)
+        hard_share, soft_share = target_shares(targets.diagonal(), self.mixing, batch.progress)
         smoothing = torch.full_like(targets.diagonal(), self.first_smoothing)
         soft_share = torch.where(self.first_epoch, smoothing, soft_share)  # (labels,)
         hard_share = torch.where(self.first_epoch, 1 - smoothing, hard_share)

@@ -6,8 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from labelemb.heads.clock import Clock
 from labelemb.heads.logit_head import LogitHead
 from labelemb.losses.batch import Batch
+from labelemb.losses.objective import Objective
+from labelemb.losses.terms import target_shares
 
 
 class PlainHead(LogitHead):
@@ -15,6 +18,15 @@ class PlainHead(LogitHead):
 
     Equals `F.cross_entropy` in every option, except that a batch without any valid row gives 0 and not NaN, and that
     soft targets with label weights are divided by the sum of their weights, so that a one-hot row means its label.
+
+    Arguments:
+        label_smoothing: share of the even distribution in the target.
+        mass_floor: with it `label_smoothing` is only the most that is spread: the true label keeps a share of the
+            target that rises to mass_floor by the end of the training, as in `Objective.mass_floor`. Calls then pass
+            progress=, or the head is made with total_steps=; without either the floor is at its end from the start.
+            `PlainHead(d, m, label_smoothing=0.9, mass_floor=0.9)` is the schedule of label embedding with nothing
+            learned.
+        total_steps: optimiser updates of the whole training.
     """
 
     def __init__(
@@ -23,15 +35,28 @@ class PlainHead(LogitHead):
         num_labels: int,
         *,
         label_smoothing: float = 0.0,
+        mass_floor: float = 0.0,
+        total_steps: int | None = None,
         bias: bool = True,
         weight: Tensor | None = None,
         ignore_index: int = -100,
     ) -> None:
-        super().__init__(in_features, num_labels, bias=bias, weight=weight, ignore_index=ignore_index)
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"label_smoothing is {label_smoothing}, but must be in [0, 1]")
-        self.label_smoothing = label_smoothing
+        if mass_floor and not label_smoothing:
+            raise ValueError(f"mass_floor={mass_floor} would be ignored: without label_smoothing= nothing is spread")
+        mixing = Objective(soft_weight=label_smoothing, mass_floor=mass_floor)
+        clock = Clock(mass_floor, total_steps=total_steps)
+        super().__init__(in_features, num_labels, bias=bias, weight=weight, ignore_index=ignore_index, clock=clock)
+        self.mixing = mixing
+        self.label_smoothing, self.mass_floor = label_smoothing, mass_floor
         self.hard_weight, self.soft_weight = 1 - label_smoothing, label_smoothing
+
+    def _shares(self, batch: Batch) -> tuple[Tensor | float, Tensor | float]:
+        if not self.mass_floor:
+            return self.hard_weight, self.soft_weight
+        even = batch.weights.new_full((), 1 / self.num_labels)
+        return target_shares(even, self.mixing, batch.progress)
 
     def _soft_rows(self, logits: Tensor, batch: Batch) -> Tensor:
         """Cross entropy with the even distribution; label weights weigh its entries, as in F.cross_entropy."""
@@ -45,4 +70,5 @@ class PlainHead(LogitHead):
         return -row_weight * log_p.mean(-1)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, label_smoothing={self.label_smoothing}"
+        shown = f"{super().extra_repr()}, label_smoothing={self.label_smoothing}"
+        return f"{shown}, mass_floor={self.mass_floor}" if self.mass_floor else shown

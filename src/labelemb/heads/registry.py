@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from labelemb.embeddings.base import LabelEmbedding
+from labelemb.embeddings.running import RunningEmbedding
 from labelemb.heads.base import Head
 from labelemb.heads.confidence_penalty import ConfidencePenaltyHead
+from labelemb.heads.defaults import DEFAULT
 from labelemb.heads.label_embedding import LabelEmbeddingHead
 from labelemb.heads.online_smoothing import OnlineSmoothingHead
 from labelemb.heads.plain import PlainHead
 from labelemb.heads.teacher_free import TeacherFreeHead
+from labelemb.labelspace import LabelSpace
 
 HeadFactory = Callable[..., Head]
 
@@ -54,15 +58,22 @@ def make(
     return _FACTORIES[name](in_features, num_labels, **training, **options)
 
 
-def _without_training(kind: Callable[..., Head], **defaults: Any) -> HeadFactory:
+def _without_training(kind: Callable[..., Head]) -> HeadFactory:
     """A factory of heads that need to know nothing about the training."""
 
     def factory(
         in_features: int, num_labels: int, *, rows_per_epoch: int | None, total_steps: int | None, **options: Any
     ) -> Head:
-        return kind(in_features, num_labels, **defaults | options)
+        return kind(in_features, num_labels, **options)
 
     return factory
+
+
+def _label_smoothing(
+    in_features: int, num_labels: int, *, rows_per_epoch: int | None, total_steps: int | None, **options: Any
+) -> Head:
+    options = {"label_smoothing": 0.1, **options}
+    return PlainHead(in_features, num_labels, total_steps=total_steps if options.get("mass_floor") else None, **options)
 
 
 def _online_smoothing(
@@ -70,12 +81,43 @@ def _online_smoothing(
 ) -> Head:
     if rows_per_epoch is None:
         raise ValueError("online smoothing needs rows_per_epoch=, the number of training examples")
-    return OnlineSmoothingHead(in_features, num_labels, rows_per_epoch=rows_per_epoch, **options)
+    clock = total_steps if options.get("mass_floor") else None
+    return OnlineSmoothingHead(in_features, num_labels, rows_per_epoch=rows_per_epoch, total_steps=clock, **options)
+
+
+def label_embedding(
+    in_features: int,
+    num_labels: int,
+    *,
+    rows_per_epoch: int | None,
+    total_steps: int | None,
+    make: Callable[..., LabelEmbeddingHead] = LabelEmbeddingHead,
+    **options: Any,
+) -> LabelEmbeddingHead:
+    """A label embedding head, or one of its controls by `make`; `prior_rows` is for a running embedding."""
+    embedding = options.pop("embedding", None)
+    embedding = DEFAULT.embedding(num_labels) if embedding is None else embedding
+    prior_rows = options.pop("prior_rows", None)
+    if prior_rows is not None:
+        if embedding != "running":
+            raise ValueError(f'prior_rows={prior_rows} is an option of embedding="running"')
+        if options.get("rank") is not None:
+            raise ValueError(f'rank={options["rank"]} is an option of embedding="compressed"')
+        embedding = RunningEmbedding(num_labels, rows_per_epoch, prior_rows=prior_rows)
+    elif embedding == "running":
+        options["rows_per_epoch"] = rows_per_epoch
+    objective = options.get("objective") or DEFAULT.objective
+    fixed = isinstance(embedding, LabelSpace) or (
+        isinstance(embedding, LabelEmbedding) and not embedding.needs_observer
+    )
+    if objective.mass_floor or (objective.soft_start and not fixed):
+        options["total_steps"] = total_steps
+    return make(in_features, num_labels, embedding=embedding, **options)
 
 
 register("plain", _without_training(PlainHead))
-register("label-smoothing", _without_training(PlainHead, label_smoothing=0.1))
-register("label-embedding", LabelEmbeddingHead)
+register("label-smoothing", _label_smoothing)
+register("label-embedding", label_embedding)
 register("online-smoothing", _online_smoothing)
 register("confidence-penalty", _without_training(ConfidencePenaltyHead))
 register("teacher-free", _without_training(TeacherFreeHead))

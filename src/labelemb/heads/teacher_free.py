@@ -16,7 +16,7 @@ class TeacherFreeHead(LogitHead):
 
     The virtual teacher u gives the true label `correct_probability` and the others the rest in equal shares. The form
     here is the paper's equation: (1 - alpha) H(y, z1') + alpha KL(softmax(u / T), softmax(z1 / T)) with alpha =
-    `weight_of_teacher`, averaged over rows. The authors' code leaves z1 unsoftened, averages the divergence over rows
+    `teacher_weight`, averaged over rows. The authors' code leaves z1 unsoftened, averages the divergence over rows
     and labels, and multiplies it by a factor per data set. `terms.soft` is the divergence.
     """
 
@@ -27,7 +27,7 @@ class TeacherFreeHead(LogitHead):
         *,
         correct_probability: float = 0.99,
         temperature: float = 20.0,
-        weight_of_teacher: float = 0.1,
+        teacher_weight: float = 0.1,
         bias: bool = True,
         weight: Tensor | None = None,
         ignore_index: int = -100,
@@ -37,10 +37,10 @@ class TeacherFreeHead(LogitHead):
             raise ValueError(f"correct_probability is {correct_probability}, but must be in (0, 1)")
         if not temperature > 0:
             raise ValueError(f"temperature is {temperature}, but must be above 0")
-        if not 0 <= weight_of_teacher <= 1:
-            raise ValueError(f"weight_of_teacher is {weight_of_teacher}, but must be in [0, 1]")
+        if not 0 <= teacher_weight <= 1:
+            raise ValueError(f"teacher_weight is {teacher_weight}, but must be in [0, 1]")
         self.teacher_temperature = temperature
-        self.hard_weight, self.soft_weight = 1 - weight_of_teacher, weight_of_teacher
+        self.hard_weight, self.soft_weight = 1 - teacher_weight, teacher_weight
         other = (1 - correct_probability) / (num_labels - 1)
         largest = max(correct_probability, other)  # subtracted, so that no temperature is too low for exp
         own_part = math.exp((correct_probability - largest) / temperature)
@@ -65,4 +65,4 @@ class TeacherFreeHead(LogitHead):
         return sum(count * part * math.log(part) for part, count in parts if part > 0)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, temperature={self.teacher_temperature}, weight_of_teacher={self.soft_weight}"
+        return f"{super().extra_repr()}, temperature={self.teacher_temperature}, teacher_weight={self.soft_weight}"

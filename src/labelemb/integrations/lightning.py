@@ -38,8 +38,8 @@ class LabelEmbeddingCallback(Callback):
     """Logs the five terms of a head, tells it how far the training is, and saves what it has learned at the end.
 
     - "terms/hard", "terms/soft", "terms/observer", "terms/cap" and "terms/embedding" go to the module's logger.
-    - The head gets `progress=` and `step=` from the Trainer (a mass floor and `soft_after` need them), unless the
-      module passes them itself.
+    - The head gets `progress=` from the Trainer (a mass floor and `soft_start` need it), unless the module passes it
+      itself.
     - At the end `label_space.safetensors` is written to the logger's folder (without a logger, default_root_dir), and a
       heatmap of it to TensorBoard, if that is the logger and matplotlib is installed; of more than 150 labels it shows
       those with the strongest resemblances.
@@ -69,6 +69,9 @@ class LabelEmbeddingCallback(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._total_steps = trainer.estimated_stepping_batches
+        assert self._head is not None
+        if self._head.clock.has_schedule and 0 < self._total_steps < math.inf:
+            self._head.total_steps = int(self._total_steps)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -103,10 +106,9 @@ class LabelEmbeddingCallback(Callback):
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         if not head.training or self._trainer is None:
             return None
-        known: dict[str, Any] = {"step": self._trainer.global_step}
-        if 0 < self._total_steps < math.inf:
-            known["progress"] = min(1.0, self._trainer.global_step / self._total_steps)
-        return args, kwargs | {name: value for name, value in known.items() if kwargs.get(name) is None}
+        if kwargs.get("progress") is not None or not 0 < self._total_steps < math.inf:
+            return None
+        return args, kwargs | {"progress": min(1.0, self._trainer.global_step / self._total_steps)}
 
     def _take_terms(self, head: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if head.training and isinstance(output, HeadOutput):

@@ -1,16 +1,47 @@
-"""Targets, weights and ignored rows, checked and flattened: what every head starts from."""
+"""Targets, weights and ignored rows, checked and flattened: what every loss starts from."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+MAY_LOOK = True
+"""False: values on the CPU are treated as if they were on a device for which one would have to wait. For tests."""
 
-class Batch(NamedTuple):
-    """A call's rows. One that is left out and not finite is zeros here; see also `harmless`."""
+
+class LabelRules(NamedTuple):
+    """What a head knows about the rows of all its calls."""
+
+    in_features: int
+    num_labels: int
+    ignore_index: int
+    label_weight: Tensor | None
+    dtype: torch.dtype  # of weights and losses
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """What a call says beside hidden states and targets; see `Head.forward`."""
+
+    sample_weight: Tensor | None = None
+    num_items: int | float | Tensor | None = None
+    observed_hidden: Tensor | None = None
+    reduction: Literal["mean", "none"] = "mean"
+    progress: float | Tensor | None = None
+    soft_active: bool | Tensor = True
+
+    def __post_init__(self) -> None:
+        if self.reduction not in ("mean", "none"):
+            raise ValueError(f'reduction is {self.reduction!r}, but must be "mean" or "none"')
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A call's rows. The hidden state of an ignored row is zeros here if it is not finite; see also `masked`."""
 
     hidden: Tensor  # (rows, in_features)
     observed_hidden: Tensor | None  # (rows, in_features), detached
@@ -23,18 +54,23 @@ class Batch(NamedTuple):
     row_weights: Tensor  # (rows,), the same without the labels' weights
     total: Tensor  # the sum of the weights, or what the caller puts in its place
     shape: torch.Size  # the leading dimensions of hidden
-    step: int | None
-    progress: float | None
     reduction: Literal["mean", "none"]
+    progress: float | Tensor | None = None  # how far the training is; None without a clock
+    soft_active: bool | Tensor = True  # whether the soft term has started
 
     @property
     def divisor(self) -> Tensor:
         """`total`, or a tiny number where no row has any weight: the loss, a sum of zeros, is then 0 and not NaN."""
         return self.total.clamp_min(torch.finfo(self.total.dtype).tiny)
 
-    def harmless(self, logits: Tensor) -> Tensor:
-        """Logits to compute a loss from: zeros in the rows that are left out."""
-        return logits if self.all_valid else zeros_where_left_out(logits, self.valid)
+    @property
+    def observer_input(self) -> Tensor:
+        """The hidden states that the observer reads, behind a stop-gradient."""
+        return self.hidden.detach() if self.observed_hidden is None else self.observed_hidden
+
+    def masked(self, logits: Tensor) -> Tensor:
+        """Logits to compute a loss from: zeros in the ignored rows."""
+        return logits if self.all_valid else zeros_where_ignored(logits, self.valid)
 
     def rowwise(self, value: Tensor) -> Tensor:
         """Rows in the shape of the targets again."""
@@ -50,80 +86,66 @@ class Targets(NamedTuple):
     valid: Tensor  # (rows,)
 
 
-def read_batch(
-    hidden: Tensor,
-    targets: Tensor,
-    *,
-    in_features: int,
-    num_labels: int,
-    ignore_index: int,
-    label_weight: Tensor | None,
-    dtype: torch.dtype,
-    sample_weight: Tensor | None,
-    num_items: int | float | Tensor | None,
-    observed_hidden: Tensor | None,
-    step: int | None,
-    progress: float | None,
-    reduction: Literal["mean", "none"],
-) -> Batch:
-    """Check a head's call and flatten it. `dtype` is that of weights and losses."""
-    if hidden.ndim == 0 or hidden.shape[-1] != in_features:
-        raise ValueError(f"hidden has shape {tuple(hidden.shape)}, but its last size must be {in_features}")
-    shape = hidden.shape[:-1]
+def read_batch(hidden: Tensor, targets: Tensor, rules: LabelRules, options: CallOptions) -> Batch:
+    """Check a head's call and flatten it."""
+    if hidden.ndim == 0 or hidden.shape[-1] != rules.in_features:
+        raise ValueError(f"hidden has shape {tuple(hidden.shape)}, but its last size must be {rules.in_features}")
+    shape, observed_hidden = hidden.shape[:-1], options.observed_hidden
     if observed_hidden is not None and observed_hidden.shape != hidden.shape:
         raise ValueError(
             f"observed_hidden has shape {tuple(observed_hidden.shape)}, but hidden has {tuple(hidden.shape)}"
         )
-    if progress is not None and not 0 <= progress <= 1:
-        raise ValueError(f"progress is {progress}, but must be in [0, 1]")
-    if reduction not in ("mean", "none"):
-        raise ValueError(f'reduction is {reduction!r}, but must be "mean" or "none"')
-    labels, soft, pairs, valid = _read_targets(targets, shape, num_labels, ignore_index, label_weight, dtype)
-    row_weights = valid.to(dtype)
-    if sample_weight is not None:
-        row_weights = row_weights * _read_sample_weight(sample_weight, shape, dtype)
+    labels, soft, pairs, valid = _read_targets(targets, shape, rules)
+    row_weights = valid.to(rules.dtype)
+    if options.sample_weight is not None:
+        row_weights = row_weights * _read_sample_weight(options.sample_weight, shape, rules.dtype)
     if pairs is not None:
         pairs = pairs * row_weights.unsqueeze(-1)
         weights = pairs.sum(-1)
     else:
         assert labels is not None
-        weights = row_weights if label_weight is None else row_weights * label_weight.to(dtype)[labels]
-    hidden = hidden.reshape(-1, in_features)
-    observed = None if observed_hidden is None else observed_hidden.detach().reshape(-1, in_features)
+        per_label = rules.label_weight
+        weights = row_weights if per_label is None else row_weights * per_label.to(rules.dtype)[labels]
+    hidden = _rows_of(hidden)
+    observed = None if observed_hidden is None else _rows_of(observed_hidden.detach())
     all_valid = can_look_at(valid) and bool(valid.all())
     if not all_valid:
-        hidden = _finite_where_left_out(hidden, valid)
-        observed = None if observed is None else _finite_where_left_out(observed, valid)
-    total = weights.sum() if num_items is None else _read_num_items(num_items, weights)
+        hidden = _finite_where_ignored(hidden, valid)
+        observed = None if observed is None else _finite_where_ignored(observed, valid)
     return Batch(
-        hidden,
-        observed,
-        labels,
-        pairs,
-        soft,
-        valid,
-        all_valid,
-        weights,
-        row_weights,
-        total,
-        shape,
-        step,
-        progress,
-        reduction,
+        hidden=hidden,
+        observed_hidden=observed,
+        labels=labels,
+        soft_targets=pairs,
+        unweighted_targets=soft,
+        valid=valid,
+        all_valid=all_valid,
+        weights=weights,
+        row_weights=row_weights,
+        total=weights.sum() if options.num_items is None else _read_num_items(options.num_items, weights),
+        shape=shape,
+        reduction=options.reduction,
+        progress=options.progress,
+        soft_active=options.soft_active,
     )
 
 
-def zeros_where_left_out(rows: Tensor, valid: Tensor) -> Tensor:
+def zeros_where_ignored(rows: Tensor, valid: Tensor) -> Tensor:
     """Rows (..., features) with zeros where they are not valid: 0 times what overflows there would be NaN."""
     return rows.masked_fill(~valid.unsqueeze(-1), 0)
 
 
-def _finite_where_left_out(hidden: Tensor, valid: Tensor) -> Tensor:
-    """Zeros where a row is left out and not finite: even a weight of 0 would let it into the gradients.
+def _rows_of(hidden: Tensor) -> Tensor:
+    return hidden if hidden.ndim == 2 else hidden.reshape(-1, hidden.shape[-1])
 
-    Other rows that are left out stay, for their logits are part of a head's output.
+
+def _finite_where_ignored(hidden: Tensor, valid: Tensor) -> Tensor:
+    """Zeros where a row is ignored and not finite: even a weight of 0 would let it into the gradients.
+
+    Other ignored rows stay, for their logits are part of a head's output.
     """
-    return zeros_where_left_out(hidden, valid | hidden.isfinite().all(-1))
+    finite = (hidden.detach() * 0).sum(-1) == 0  # fewer operations than isfinite
+    return zeros_where_ignored(hidden, valid | finite)
 
 
 def checked_labels(targets: Tensor, num_labels: int, ignore_index: int) -> tuple[Tensor, Tensor]:
@@ -156,7 +178,7 @@ def checked_weight(weight: Tensor, num_labels: int) -> Tensor:
 
 def can_look_at(values: Tensor) -> bool:
     """Whether values can be looked at without waiting for a device or breaking a compiled graph."""
-    return values.device.type == "cpu" and not torch.compiler.is_compiling() and values.numel() > 0
+    return MAY_LOOK and values.device.type == "cpu" and not torch.compiler.is_compiling() and values.numel() > 0
 
 
 def _out_of_range(labels: Tensor, num_labels: int) -> int | None:
@@ -164,26 +186,20 @@ def _out_of_range(labels: Tensor, num_labels: int) -> int | None:
     return next((bad for bad in (int(low), int(high)) if not 0 <= bad < num_labels), None)
 
 
-def _read_targets(
-    targets: Tensor,
-    shape: torch.Size,
-    num_labels: int,
-    ignore_index: int,
-    label_weight: Tensor | None,
-    dtype: torch.dtype,
-) -> Targets:
+def _read_targets(targets: Tensor, shape: torch.Size, rules: LabelRules) -> Targets:
+    num_labels, label_weight = rules.num_labels, rules.label_weight
     if targets.is_floating_point():
         if targets.shape != (*shape, num_labels):
             raise ValueError(
                 f"float targets have shape {tuple(targets.shape)}, but soft targets need {(*shape, num_labels)}; "
                 f"labels must be integers"
             )
-        soft = _checked_soft_targets(targets.detach().reshape(-1, num_labels), dtype)
+        soft = _checked_soft_targets(targets.detach().reshape(-1, num_labels), rules.dtype)
         valid = soft.sum(-1) > 0
-        return Targets(None, soft, soft if label_weight is None else soft * label_weight.to(dtype), valid)
+        return Targets(None, soft, soft if label_weight is None else soft * label_weight.to(rules.dtype), valid)
     if targets.shape != shape:
         raise ValueError(f"targets have shape {tuple(targets.shape)}, but the rows of hidden are {tuple(shape)}")
-    labels, valid = checked_labels(targets.reshape(-1), num_labels, ignore_index)
+    labels, valid = checked_labels(targets.reshape(-1), num_labels, rules.ignore_index)
     return Targets(labels, None, None, valid)
 
 
@@ -215,4 +231,6 @@ def _read_sample_weight(sample_weight: Tensor, shape: torch.Size, dtype: torch.d
 def _read_num_items(num_items: int | float | Tensor, weights: Tensor) -> Tensor:
     if not isinstance(num_items, Tensor) and not (num_items > 0 and math.isfinite(num_items)):
         raise ValueError(f"num_items is {num_items}, but must be above 0")
-    return torch.as_tensor(num_items, dtype=weights.dtype, device=weights.device)
+    if not isinstance(num_items, Tensor):
+        return weights.new_full((), num_items)
+    return num_items.to(weights)

@@ -24,12 +24,12 @@ class Objective:
     """Temperature that softens what the observer teaches the embedding. Higher: softer."""
     alpha: float = 0.9
     """The observer's probability of the true label is held down from here on. 1 switches the cap off."""
-    p: int = 1
+    cap_power: int = 1
     """Power of the cap: 1 or 2."""
     two_sided_cap: bool = False
     """Pull the probability towards alpha from below as well (the authors' text code)."""
-    hard_weight: float = 0.5
-    """Weight of the cross entropy with the true label."""
+    hard_weight: float | None = None
+    """Weight of the cross entropy with the true label. None: 0.5, or with a mass floor what the soft term leaves."""
     soft_weight: float = 0.5
     """Weight of the cross entropy with the label's learned distribution; with a mass floor, the most it may weigh."""
     cap_weight: float = 1.0
@@ -40,35 +40,36 @@ class Objective:
     """"correct" averages the embedding term over the rows that the observer gets right instead of all rows."""
     correct_only: bool = True
     """The embedding learns only from rows that the observer gets right."""
-    soft_after: int = 0
-    """Optimiser updates before the soft term starts."""
+    soft_start: float | int = 0
+    """When the soft term starts: a float below 1 is a share of the training, an int a number of optimiser updates."""
     mass_floor: float = 0.0
-    """The share of the target that the true label keeps at the end of the training; it rises linearly from 0."""
+    """The share of the target that the true label keeps at the end of the training; it rises linearly from 0.
+
+    Without a clock (see `LabelEmbeddingHead`) it stands at this value from the first call on."""
 
     def __post_init__(self) -> None:
         _require(self.tau > 0, "tau", self.tau, "above 0")
         _require(0 < self.alpha <= 1, "alpha", self.alpha, "in (0, 1]")
-        _require(self.p in (1, 2), "p", self.p, "1 or 2")
+        _require(self.cap_power in (1, 2), "cap_power", self.cap_power, "1 or 2")
         for name in ("hard_weight", "soft_weight", "cap_weight"):
-            _require(0 <= getattr(self, name) < float("inf"), name, getattr(self, name), "finite and 0 or more")
+            value = getattr(self, name)
+            if value is not None or name != "hard_weight":
+                _require(0 <= value < float("inf"), name, value, "finite and 0 or more")
         _require(self.cap_reduction in ("mean", "sum"), "cap_reduction", self.cap_reduction, '"mean" or "sum"')
+        reduction = self.embedding_reduction
+        _require(reduction in ("all", "correct"), "embedding_reduction", reduction, '"all" or "correct"')
         _require(
-            self.embedding_reduction in ("all", "correct"),
-            "embedding_reduction",
-            self.embedding_reduction,
-            '"all" or "correct"',
-        )
-        _require(
-            isinstance(self.soft_after, int) and self.soft_after >= 0,
-            "soft_after",
-            self.soft_after,
-            "a number of updates, 0 or more",
+            _is_start(self.soft_start),
+            "soft_start",
+            self.soft_start,
+            "a share of the training in [0, 1), or an int: updates, 0 or more",
         )
         _require(0 <= self.mass_floor <= 1, "mass_floor", self.mass_floor, "in [0, 1]")
         if self.mass_floor > 0:
-            _require(
-                self.soft_weight <= 1, "soft_weight", self.soft_weight, "at most 1 with a mass floor: it is a share"
-            )
+            share = "at most 1 with a mass floor: it is a share"
+            _require(self.soft_weight <= 1, "soft_weight", self.soft_weight, share)
+            rest = "None with a mass floor: the hard term then weighs what the soft term leaves of 1"
+            _require(self.hard_weight is None, "hard_weight", self.hard_weight, rest)
 
     @classmethod
     def paper(cls, **changes: Any) -> Objective:
@@ -83,17 +84,25 @@ class Objective:
     @classmethod
     def authors_text(cls, **changes: Any) -> Objective:
         """The authors' sequence code: a two-sided cap, and the soft term only after 20,000 updates."""
-        return cls(**{"hard_weight": 1.0, "soft_weight": 1.0, "two_sided_cap": True, "soft_after": 20_000} | changes)
+        return cls(**{"hard_weight": 1.0, "soft_weight": 1.0, "two_sided_cap": True, "soft_start": 20_000} | changes)
 
     @classmethod
-    def recommended(cls, **changes: Any) -> Objective:
+    def rising_floor(cls, **changes: Any) -> Objective:
         """Beyond the paper: no cap, no gate, and a true label whose share of the target rises to 0.75.
 
-        Made for `RunningEmbedding`, which `LabelEmbeddingHead` then uses by itself.
+        Early in the training nine tenths of the target are the learned distribution; at the end the true label has at
+        least 0.75. Made for `embedding="running"`.
+
+        When it helps: networks that are trained from scratch on few examples per label, and networks with dropout. In
+        trials with MLPs it was level with or ahead of the best label smoothing in most settings, up to two points with
+        10 examples per label.
+
+        When it hurts: fine-tuning a pretrained encoder for a few epochs (two points behind cross entropy in a trial), a
+        small convolutional network with few epochs, and text with many examples per label, where the default is ahead.
+        Raw probabilities come out underconfident: use `calibrate`.
         """
         settings: dict[str, Any] = {
             "tau": 1.25,
-            "hard_weight": 0.1,
             "soft_weight": 0.9,
             "cap_weight": 0.0,
             "correct_only": False,
@@ -112,6 +121,12 @@ class Objective:
         """Only what differs from the default, so that a setting can be read at a glance."""
         changed = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) != f.default]
         return f"Objective({', '.join(changed)})"
+
+
+def _is_start(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value >= 0 if isinstance(value, int) else 0 <= value < 1
 
 
 def _require(holds: bool, name: str, value: object, allowed: str) -> None:

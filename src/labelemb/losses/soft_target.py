@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from labelemb.embeddings.fixed import FixedEmbedding
 from labelemb.labelspace import LabelSpace
-from labelemb.losses.batch import checked_labels, checked_weight, zeros_where_left_out
-from labelemb.losses.terms import widened
+from labelemb.losses.batch import checked_labels, checked_weight, zeros_where_ignored
+from labelemb.support.tensors import widened
 
 
 class SoftTargetLoss(nn.Module):
@@ -58,7 +58,7 @@ class SoftTargetLoss(nn.Module):
                 f"(..., {labels_there}) and (...) are needed"
             )
         labels, valid = checked_labels(targets, labels_there, self.ignore_index)
-        log_p = F.log_softmax(zeros_where_left_out(widened(logits), valid), dim=-1)
+        log_p = F.log_softmax(zeros_where_ignored(widened(logits), valid), dim=-1)
         q = self.embedding.probabilities(labels.reshape(-1)).reshape(log_p.shape).to(log_p.dtype)
         hard = -log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
         soft = -(q * log_p).sum(-1)

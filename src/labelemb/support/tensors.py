@@ -10,6 +10,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 
+def widened(x: Tensor) -> Tensor:
+    """float32 or better: half precision is too coarse for log-probabilities."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
 @contextmanager
 def kept_wide(module: nn.Module, names: Sequence[str]) -> Iterator[None]:
     """Keep the buffers `names` of a module in float32 or wider during its `_apply`.

@@ -33,8 +33,8 @@ class Training:
     def case(self) -> Case:
         objective = {
             # the gates open and the soft term starts on the way
-            "gated": Objective(soft_after=2, alpha=0.3),
-            "floor": Objective.recommended(),
+            "gated": Objective(soft_start=2, alpha=0.3),
+            "floor": Objective.rising_floor(),
         }[self.objective]
         return Case(objective, self.embedding, self.impl, self.chunk_rows, in_features=FEATURES, num_labels=LABELS)
 
@@ -43,7 +43,7 @@ EMBEDDINGS = ["dense", "compressed", "compressed-bias", "running", "fixed"]
 TRAININGS = [
     *(Training(embedding, "chunked", 2, "gated") for embedding in EMBEDDINGS),
     *(Training(embedding, "auto", None, "gated") for embedding in EMBEDDINGS),
-    *(Training(embedding, "reference", None, "gated") for embedding in ("dense", "running")),
+    *(Training(embedding, "autograd", None, "gated") for embedding in ("dense", "running")),
     *(Training(embedding, "chunked", 2, "floor") for embedding in ("compressed", "running")),
 ]
 

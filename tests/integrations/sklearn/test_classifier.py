@@ -175,7 +175,13 @@ def test_warm_start_goes_on(blobs: tuple[np.ndarray, np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"method": "plain"}, {"hidden_layer_sizes": (9,)}, {"objective": Objective()}, {"rank": 2}]
+    "change",
+    [
+        {"method": "plain"},
+        {"hidden_layer_sizes": (9,)},
+        {"objective": Objective()},
+        {"rank": 2},
+    ],
 )
 def test_warm_start_refuses_another_network(change: dict[str, Any], blobs: tuple[np.ndarray, np.ndarray]) -> None:
     classifier = quick(warm_start=True, max_iter=1).fit(*blobs)
@@ -286,7 +292,10 @@ def test_verbose_prints_a_line_a_pass(blobs: tuple[np.ndarray, np.ndarray], caps
         ({"alpha": float("nan")}, "alpha is nan, but must be a number of at least 0"),
         ({"early_stopping": True, "validation_fraction": 1.0}, "validation_fraction is 1.0, but must be below 1"),
         ({"rank": 0}, "rank is 0, but must be 1 or more"),
-        ({"rank": 5, "method": "plain"}, "rank is 5, but only method='label-embedding' has one"),
+        (
+            {"rank": 5, "method": "plain"},
+            "rank is 5, but only method='label-embedding' has one",
+        ),
         ({"learning_rate_init": 1e300}, "the loss is nan in pass 1: scale the features, or lower learning_rate_init"),
     ],
 )

@@ -146,7 +146,7 @@ def test_32000_labels_train_without_their_logits_in_memory(kind: str) -> None:
     model = getattr(tiny_models, kind)(
         vocab_size=vocabulary, **{"max_position_embeddings": 64} if kind in ("bart", "marian") else {}
     )
-    attach_to_pretrained(model.train(), rank=4)
+    attach_to_pretrained(model.train(), embedding="compressed", rank=4)
     tokens = torch.randint(5, vocabulary, (sentences, length))
     model(input_ids=tokens[:1, :4], labels=tokens[:1, :4])  # the first call looks closer
     with LargestTensor() as largest:
@@ -232,7 +232,7 @@ def test_options_of_the_heads_call_pass_through() -> None:
 
 def test_a_mass_floor_needs_progress() -> None:
     model, batch = make("bert")
-    attach_to_pretrained(model, objective=Objective.recommended(), rows_per_epoch=BATCH)
+    attach_to_pretrained(model, embedding="running", objective=Objective.rising_floor(), rows_per_epoch=BATCH)
     model(**batch, progress=0.0)  # so that the table has something to say
     start = copy.deepcopy(model)(**batch, progress=0.0).loss
     end = copy.deepcopy(model)(**batch, progress=1.0).loss
@@ -278,7 +278,7 @@ def test_half_precision(kind: str) -> None:
 
 def test_parameter_groups_hold_every_parameter_once_and_spare_the_embedding() -> None:
     model, _ = make("gpt2")
-    attach_to_pretrained(model, rank=2)
+    attach_to_pretrained(model, embedding="compressed", rank=2)
     groups = parameter_groups(model, lr=1e-3, embedding_lr=0.05, weight_decay=0.1)
     grouped = [id(parameter) for group in groups for parameter in group["params"]]
     assert sorted(grouped) == sorted(id(parameter) for parameter in model.parameters())
@@ -346,7 +346,13 @@ def wider(model: hf.PreTrainedModel) -> hf.PreTrainedModel:
         (lambda: tiny_models.bert(id2label={0: "x"}, label2id={"x": 0}), None, None, {}, r"regression with 1 labels"),
         (lambda: tiny_models.bert(problem_type="multi_label_classification"), None, None, {}, "one true label"),
         (tiny_models.bert, None, PlainHead(16, 4), {}, r"the head is 16 -> 4, but layer 'classifier' 16 -> 5"),
-        (tiny_models.bert, None, PlainHead(16, 5), {"rank": 2}, r"options \['rank'\] go to a new head"),
+        (
+            tiny_models.bert,
+            None,
+            PlainHead(16, 5),
+            {"rank": 2},
+            r"options \['rank'\] go to a new head",
+        ),
         (tiny_models.bert, None, None, {"ignore_index": 0}, r"ignore_index is 0, but Transformers leaves out"),
         (lambda: tiny_models.bert().bert, None, None, {}, r"BertModel takes no labels"),
     ],

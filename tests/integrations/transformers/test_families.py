@@ -39,7 +39,7 @@ EVERY_RUN = [
     "opt causal",
     "qwen3 causal",
 ]
-HEADS: dict[str, dict[str, Any]] = {"default": {}, "compressed": {"rank": 3}}
+HEADS: dict[str, dict[str, Any]] = {"default": {}, "compressed": {"embedding": "compressed", "rank": 3}}
 
 
 def check_training(family: str) -> None:

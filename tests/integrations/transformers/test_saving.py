@@ -57,8 +57,8 @@ def test_a_saved_model_loads_in_plain_transformers_and_answers_the_same(kind: st
     [
         ("bert", {}),
         ("vit", {"embedding": "running"}),
-        ("gpt2", {"rank": 3}),
-        ("t5", {"rank": 3, "objective": Objective.paper(soft_after=1)}),
+        ("gpt2", {"embedding": "compressed", "rank": 3}),
+        ("t5", {"embedding": "compressed", "rank": 3, "objective": Objective.paper(soft_start=1)}),
     ],
 )
 def test_training_goes_on_from_a_checkpoint_with_its_parts(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
@@ -96,15 +96,15 @@ def test_a_copy_saves_its_own_weights(tmp_path: Path) -> None:
 
 
 def test_parts_that_do_not_fit_are_refused_in_one_line(tmp_path: Path) -> None:
-    model, _ = trained("bert", rank=3)
+    model, _ = trained("bert", embedding="compressed", rank=3)
     model.save_pretrained(tmp_path)
-    other = attach_to_pretrained(tiny_models.bert(), rank=2)
+    other = attach_to_pretrained(tiny_models.bert(), embedding="compressed", rank=2)
     with pytest.raises(ValueError, match=r"has \(5, 3\) for embedding\.A, but the head \(5, 2\): attach it with"):
         load_training_parts(other, tmp_path)
     dense = attach_to_pretrained(tiny_models.bert())
     with pytest.raises(ValueError, match=r"for embedding\.A, but the head nothing"):
         load_training_parts(dense, tmp_path)
-    same = attach_to_pretrained(tiny_models.bert(), rank=3)
+    same = attach_to_pretrained(tiny_models.bert(), embedding="compressed", rank=3)
     with pytest.raises(ValueError, match="was saved with other weights than those of the model"):
         load_training_parts(same, tmp_path, same_weights=True)
     with pytest.raises(ValueError, match=f"has no {PARTS}: it holds a model without the training parts"):
@@ -128,7 +128,7 @@ def run(folder: Path, *, stop_at: int | None = None, resume: Any = None, **optio
                 control.should_save = control.should_training_stop = True
 
     torch.manual_seed(0)
-    model = attach_to_pretrained(tiny_models.bert(), objective=Objective.recommended())
+    model = attach_to_pretrained(tiny_models.bert(), embedding="running", objective=Objective.rising_floor())
     args = arguments(folder, max_steps=6, save_strategy="steps", save_steps=options.pop("save_steps", 100))
     callbacks = options.pop("callbacks", [LabelEmbeddingCallback()])
     trainer = trainer_of(model, first_token_rows(), args, callbacks=[*callbacks, Stop()], **options)
@@ -160,7 +160,7 @@ def test_parts_of_another_training_are_not_taken_for_ones_own(tmp_path: Path) ->
     moved = tmp_path / "moved"
     (tmp_path / "first" / "checkpoint-3").rename(moved)
     torch.manual_seed(1)
-    model = attach_to_pretrained(tiny_models.bert(), objective=Objective.recommended())
+    model = attach_to_pretrained(tiny_models.bert(), embedding="running", objective=Objective.rising_floor())
     model.save_pretrained(tmp_path / "first" / "checkpoint-3")
     with pytest.raises(ValueError, match="was saved with other weights"):
         run(tmp_path / "first", resume=str(moved))
@@ -210,7 +210,7 @@ def test_the_label_space_has_the_models_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given_to", ["callback", "trainer"])
 def test_the_labels_of_a_language_model_are_the_tokenizers_tokens(given_to: str, tmp_path: Path) -> None:
     tokenizer = word_tokenizer(tiny_models.VOCABULARY - 2)  # the layer is larger than the vocabulary
-    model = attach_to_pretrained(tiny_models.gpt2(), rank=2)
+    model = attach_to_pretrained(tiny_models.gpt2(), embedding="compressed", rank=2)
     callback = LabelEmbeddingCallback(tokenizer if given_to == "callback" else None)
     options = {"processing_class": tokenizer} if given_to == "trainer" else {}
     rows = [{"input_ids": row["input_ids"], "labels": row["input_ids"]} for row in first_token_rows(8)]
@@ -225,7 +225,7 @@ def test_the_labels_of_a_language_model_are_the_tokenizers_tokens(given_to: str,
 
 def test_save_model_of_the_trainer_writes_the_label_space(tmp_path: Path) -> None:
     tokenizer = word_tokenizer()
-    model = attach_to_pretrained(tiny_models.gpt2(), rank=2)
+    model = attach_to_pretrained(tiny_models.gpt2(), embedding="compressed", rank=2)
     rows = [{"input_ids": row["input_ids"], "labels": row["input_ids"]} for row in first_token_rows(8)]
     args = arguments(tmp_path / "out", max_steps=1)
     trainer = trainer_of(model, rows, args, data_collator=hf.default_data_collator, processing_class=tokenizer)

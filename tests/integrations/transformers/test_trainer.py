@@ -30,12 +30,21 @@ from tests.helpers.small_runs import (
     trainer_of,
 )
 
+RISING = {"objective": Objective.rising_floor()}
 TASKS: dict[str, tuple[Callable[[], hf.PreTrainedModel], Rows, dict[str, Any]]] = {
     "bert": (tiny_models.bert, first_token_rows(), {}),
-    "vit": (tiny_models.vit, image_rows(), {"objective": Objective.recommended(), "rows_per_epoch": 32}),
+    "vit": (
+        tiny_models.vit,
+        image_rows(),
+        {"embedding": "running", "objective": Objective.rising_floor(), "rows_per_epoch": 32},
+    ),
     "gpt2 classifier": (tiny_models.gpt2_classifier, first_token_rows(), {"objective": Objective.paper()}),
-    "gpt2": (tiny_models.gpt2, counting_rows(), {"rank": 4}),
-    "t5": (tiny_models.t5, repeating_rows(), {"rank": 4, "objective": Objective.recommended()}),
+    "gpt2": (tiny_models.gpt2, counting_rows(), {"embedding": "compressed", "rank": 4}),
+    "t5": (
+        tiny_models.t5,
+        repeating_rows(),
+        {"embedding": "compressed", "rank": 4, "objective": Objective.rising_floor()},
+    ),
 }
 
 
@@ -56,7 +65,7 @@ def test_the_loss_goes_down_and_the_predictor_learns(task: str, tmp_path: Path) 
 
 def test_a_trained_language_model_generates_by_its_predictor(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model = attach_to_pretrained(tiny_models.gpt2(), rank=4)
+    model = attach_to_pretrained(tiny_models.gpt2(), embedding="compressed", rank=4)
     optimizer = torch.optim.AdamW(parameter_groups(model, lr=0.02, embedding_lr=0.05))
     rows = [{"input_ids": row["input_ids"], "labels": row["input_ids"]} for row in counting_rows(30)]
     args = arguments(tmp_path, max_steps=120)
@@ -138,30 +147,30 @@ def test_the_logged_terms_add_up_to_the_logged_loss(tmp_path: Path) -> None:
         assert total == pytest.approx(float(entry["loss"]), rel=1e-3)
 
 
-def test_the_head_is_told_the_trainers_step_and_progress(tmp_path: Path) -> None:
-    model = attach_to_pretrained(tiny_models.bert(), objective=Objective.recommended())
-    seen: list[tuple[int, float]] = []
+def test_the_head_is_told_the_trainers_progress(tmp_path: Path) -> None:
+    model = attach_to_pretrained(tiny_models.bert(), embedding="running", objective=Objective.rising_floor())
+    seen: list[float] = []
     model.label_embedding.head.register_forward_pre_hook(
-        lambda _, args, kwargs: seen.append((kwargs["step"], kwargs["progress"])), with_kwargs=True
+        lambda _, args, kwargs: seen.append(kwargs["progress"]), with_kwargs=True
     )
     args = arguments(tmp_path, max_steps=4, gradient_accumulation_steps=2)
     trainer_of(model, first_token_rows(), args).train()
-    assert seen == [(step, step / 4) for step in (0, 0, 1, 1, 2, 2, 3, 3)]
+    assert seen == [step / 4 for step in (0, 0, 1, 1, 2, 2, 3, 3)]
     assert model.label_embedding.progress is None  # it ends with the training
 
 
-def test_soft_after_counts_the_trainers_updates(tmp_path: Path) -> None:
-    model = attach_to_pretrained(tiny_models.bert(), objective=Objective(soft_after=2))
+def test_soft_start_counts_the_trainers_updates(tmp_path: Path) -> None:
+    model = attach_to_pretrained(tiny_models.bert(), objective=Objective(soft_start=2))
     args = arguments(tmp_path, max_steps=4, gradient_accumulation_steps=2, logging_steps=1)
     trainer = trainer_of(model, first_token_rows(), args)
     trainer.train()
     assert [soft > 0 for soft in losses(trainer, "terms/soft")] == [False, False, True, True]
 
 
-def test_a_mass_floor_without_the_callback_says_what_to_do(tmp_path: Path) -> None:
-    model = attach_to_pretrained(tiny_models.bert(), objective=Objective.recommended())
+def test_a_share_of_the_training_without_the_callback_says_what_to_do(tmp_path: Path) -> None:
+    model = attach_to_pretrained(tiny_models.bert(), objective=Objective(soft_start=0.5))
     trainer = trainer_of(model, first_token_rows(), arguments(tmp_path, max_steps=1), callbacks=[])
-    with pytest.raises(ValueError, match="add LabelEmbeddingCallback to the Trainer's callbacks"):
+    with pytest.raises(ValueError, match=r"soft_start=0\.5 is a share of the training: pass progress="):
         trainer.train()
 
 

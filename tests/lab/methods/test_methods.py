@@ -114,7 +114,7 @@ def test_numbers_reach_the_heads() -> None:
 
 
 def test_online_smoothing_with_the_floor_has_the_recommended_floor() -> None:
-    mixing, recommended = make("online-smoothing@floor").mixing, Objective.recommended()
+    mixing, recommended = make("online-smoothing@floor").mixing, Objective.rising_floor()
     assert (mixing.soft_weight, mixing.mass_floor) == (recommended.soft_weight, recommended.mass_floor)
 
 

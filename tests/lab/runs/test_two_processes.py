@@ -21,8 +21,8 @@ RUNS = {
     "label-embedding": ("digits", [*DIGITS, "train.accumulate=2"]),
     "label-embedding@recommended": ("digits", DIGITS),
     "online-smoothing": ("digits", [*DIGITS, "train.accumulate=2"]),
-    "label-embedding@soft_after=3": ("numbers-en-vi", NUMBERS),
-    "label-embedding@soft_after=99": ("digits", [*DIGITS, "train.epochs=1"]),  # a soft term that never starts
+    "label-embedding@soft_start=3": ("numbers-en-vi", NUMBERS),
+    "label-embedding@soft_start=99": ("digits", [*DIGITS, "train.epochs=1"]),  # a soft term that never starts
 }
 # several runs in one start of the processes, which takes longer than the training
 SCRIPT = """

@@ -149,9 +149,9 @@ def test_tied_and_shared_vectors_are_trained_kept_and_read_back(tmp_path: Path, 
 
 def test_the_soft_term_starts_after_its_share_of_the_training(tmp_path: Path, data: Path) -> None:
     result = color_run(tmp_path, data, "train.epochs=10", "train.evaluations_per_epoch=4")
-    assert result.method_settings["objective"]["soft_after"] == round(0.38 * 40)
+    assert result.method_settings["objective"]["soft_start"] == 0.38
     soft = {record["step"]: record["terms"]["soft"] for record in read_records(tmp_path)}
-    assert all((value > 0) == (step > 15) for step, value in soft.items())
+    assert all((value > 0) == (step > 16) for step, value in soft.items())
     assert result.note == ""
 
 
@@ -164,9 +164,9 @@ def test_a_run_in_which_the_soft_term_never_starts_says_so(tmp_path: Path, data:
 
 def test_a_fraction_leaves_objectives_alone_that_start_at_once() -> None:
     recipe = color_recipe()
-    assert parse_method("label-embedding@paper").objective(recipe, 100).soft_after == 0
-    assert parse_method("label-embedding@soft_after=7").objective(recipe, 100).soft_after == 7
-    assert parse_method("label-embedding@authors_text").objective(recipe, 100).soft_after == 38
+    assert parse_method("label-embedding@paper").objective(recipe, 100).soft_start == 0
+    assert parse_method("label-embedding@soft_start=7").objective(recipe, 100).soft_start == 7
+    assert parse_method("label-embedding@authors_text").objective(recipe, 100).soft_start == 0.38
 
 
 def test_the_label_space_has_the_words_and_leaves_the_symbols_out(run: Path) -> None:

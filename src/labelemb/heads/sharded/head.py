@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from labelemb.embeddings.compressed import CompressedEmbedding
-from labelemb.heads import LabelEmbeddingHead
-from labelemb.heads.base import TrainingTerms
+from labelemb.heads.base import HeadOutput
+from labelemb.heads.label_embedding import LabelEmbeddingHead
+from labelemb.heads.sharded.axis import LocalLayer, SplitAxis, SplitEmbedding
 from labelemb.heads.sharded.initial import initial_rows, normal, seeds, uniform
 from labelemb.heads.sharded.shard import LabelShard
-from labelemb.heads.sharded.sweep import ShardedSweep
 from labelemb.labelspace import LabelSpace
-from labelemb.losses.batch import Batch, checked_labels, checked_weight
-from labelemb.losses.chunked.fused import parameters_of, run_fused
-from labelemb.losses.chunked.sweep import rows_in_chunk
+from labelemb.losses.batch import Batch, LabelRules, can_look_at, checked_labels, checked_weight
+from labelemb.losses.chunked import ChunkOptions, chunked_loss
+from labelemb.losses.chunked.rows import rows_in_chunk
 from labelemb.losses.objective import Objective
-from labelemb.losses.terms import widened
+from labelemb.losses.parts import Parts
+from labelemb.losses.result import LossResult, RightLabels
+from labelemb.support.tensors import widened
 
 LABEL_AXIS = {"embedding.B": 1}
 """Which dimension of a parameter or buffer is the labels, where it is not the first."""
@@ -64,9 +65,10 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         rank: int,
         bias: bool = True,
         embedding_bias: bool = False,
-        objective: Objective = Objective(),  # noqa: B008  frozen
+        objective: Objective | None = None,
         weight: Tensor | None = None,
         ignore_index: int = -100,
+        chunk_rows: int | None = None,
         total_steps: int | None = None,
     ) -> None:
         shard = LabelShard(mesh, num_labels)
@@ -79,6 +81,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
                 embedding=CompressedEmbedding(num_labels, rank, bias=embedding_bias),
                 ignore_index=ignore_index,
                 impl="chunked",
+                chunk_rows=chunk_rows,
                 total_steps=total_steps,
             )
         self.shard = shard
@@ -97,7 +100,8 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         embedding = head.embedding
         if not isinstance(embedding, CompressedEmbedding):
             raise ValueError(
-                f"the head has a {type(embedding).__name__}, but only a compressed one can be split: make it with rank="
+                f"the head has a {type(embedding).__name__}, but only a compressed one can be split: make it with "
+                'embedding="compressed"'
             )
         sharded = cls(
             head.in_features,
@@ -109,6 +113,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
             objective=head.objective,
             weight=head.weight,
             ignore_index=head.ignore_index,
+            chunk_rows=head.chunk_rows,
             total_steps=head.total_steps,
         )
         sharded.to(head.predictor.weight.dtype)
@@ -119,7 +124,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
     def from_linear(cls, layer: nn.Linear, **options: Any) -> Self:
         raise ValueError(
             "a layer with all labels is split by way of a head: "
-            "from_head(LabelEmbeddingHead.from_linear(layer, rank=...), mesh)"
+            'from_head(LabelEmbeddingHead.from_linear(layer, embedding="compressed", rank=...), mesh)'
         )
 
     @torch.no_grad()
@@ -140,10 +145,27 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
                 embedding=CompressedEmbedding(self.num_labels, self.embedding.rank, self.embedding.bias is not None),
                 weight=state.get("weight"),
                 ignore_index=self.ignore_index,
+                chunk_rows=self.chunk_rows,
                 total_steps=self.total_steps,
             )
         head.to(self.predictor.weight.dtype).load_state_dict(state)
         return head.train(self.training)
+
+    @overload
+    def forward(self, hidden: Tensor, targets: None = None) -> Tensor: ...
+
+    @overload
+    def forward(
+        self,
+        hidden: Tensor,
+        targets: Tensor,
+        *,
+        sample_weight: Tensor | None = None,
+        num_items: int | float | Tensor | None = None,
+        progress: float | None = None,
+        observed_hidden: Tensor | None = None,
+        reduction: Literal["mean", "none"] = "mean",
+    ) -> HeadOutput: ...
 
     def forward(
         self,
@@ -152,30 +174,30 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         *,
         sample_weight: Tensor | None = None,
         num_items: int | float | Tensor | None = None,
-        step: int | None = None,
         progress: float | None = None,
         observed_hidden: Tensor | None = None,
         reduction: Literal["mean", "none"] = "mean",
-    ) -> Any:
+    ) -> Tensor | HeadOutput:
         """Logits as a DTensor split over the labels, or with integer targets a `HeadOutput`; see `Head.forward`."""
-        if targets is not None and targets.is_floating_point():
+        if targets is None:
+            return self.logits(hidden)
+        if targets.is_floating_point():
             raise ValueError(
                 "soft targets are rows of all labels, which no process holds here: pass integer labels; "
                 "a mixture of two labels is the mixture of the losses of two calls"
             )
-        if targets is not None and reduction == "none":
+        if reduction == "none":
             raise ValueError(
                 'reduction="none" needs all labels of a row, which no process holds here: call unsharded() and use the '
                 "head of the first process"
             )
-        if targets is not None and self.weight is not None:
+        if self.weight is not None:
             sample_weight = self._folded_weight(targets, sample_weight)
         return super().forward(
             hidden,
             targets,
             sample_weight=sample_weight,
             num_items=num_items,
-            step=step,
             progress=progress,
             observed_hidden=observed_hidden,
             reduction=reduction,
@@ -200,7 +222,9 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         """The k most probable labels of each row, the same in all processes. Rows are worked through in chunks."""
         if not 1 <= k <= self.num_labels:
             raise ValueError(f"k is {k}, but must be in [1, {self.num_labels}]")
-        chunks = hidden.reshape(-1, self.in_features).split(self.chunk_rows or rows_in_chunk(self.shard.largest))
+        chunks = hidden.reshape(-1, self.in_features).split(
+            self.chunk_rows or rows_in_chunk(self.shard.largest, can_look_at(hidden))
+        )
         found = [self.shard.best(self._held_log_probabilities(chunk), k) for chunk in chunks]
         values, labels = (torch.cat(parts).reshape(*hidden.shape[:-1], k) for parts in zip(*found, strict=True))
         return TopLabels(values, labels)
@@ -222,7 +246,9 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
             return None
         return LabelSpace.from_factors(A, B, bias, names, counts=counts, objective=self.objective.to_dict())
 
-    def calibrate(self, hidden_batches: Iterable[Tensor]) -> float:
+    def calibrate(
+        self, hidden_batches: Tensor | Iterable[Tensor], targets: Tensor | Iterable[Tensor] | None = None
+    ) -> float:
         raise ValueError("a head in parts cannot be calibrated: call unsharded() and calibrate on the first process")
 
     def export_predictor(self, *, fold_temperature: bool = False) -> nn.Linear:
@@ -245,8 +271,8 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
             local = local.T.contiguous() if axis else local.reshape(shard.width, *shape[1:])
             setattr(self.get_submodule(parent), leaf, nn.Parameter(shard.wrap(local.to(device), axis)))
 
-    def _label_weight(self) -> None:
-        return None  # it is in the rows' weights already
+    def _rules(self) -> LabelRules:
+        return super()._rules()._replace(label_weight=None)  # it is in the rows' weights already
 
     def _folded_weight(self, targets: Tensor, sample_weight: Tensor | None) -> Tensor:
         """The weight of each row times that of its label, which one of the processes knows."""
@@ -254,23 +280,28 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         weights = self.shard.sum(self.shard.pick(_as_dtensor(self.weight).to_local(), labels)).reshape(targets.shape)
         return weights if sample_weight is None else weights * sample_weight
 
-    def _terms(self, batch: Batch, soft_active: bool | Tensor, progress: float | None) -> TrainingTerms:
-        work = ShardedSweep(self, batch, bool(soft_active), progress)
-        return run_fused(work, batch, [None if x is None else _as_dtensor(x).to_local() for x in parameters_of(self)])
+    def parts(self) -> Parts:
+        """This process's part of what the loss works with."""
+        assert self.observer is not None
+        tensors = {name: _as_dtensor(value).to_local() for name, value in self.embedding.named_parameters()}
+        embedding = SplitEmbedding(self.shard, tensors)
+        return Parts(_local(self.predictor), _local(self.observer), embedding, self.objective)
 
-    def _count_right(self, batch: Batch, right: Tensor) -> None:
-        assert batch.labels is not None
-        places, held = self.shard.places(batch.labels)
-        counted = held & right
-        _as_dtensor(self.counts).to_local().index_add_(0, places[counted], counted[counted].long())
+    def _loss(self, batch: Batch) -> LossResult:
+        return chunked_loss(self.parts(), batch, ChunkOptions(self.chunk_rows), SplitAxis(self.shard))
+
+    def _count_right(self, right: RightLabels) -> None:
+        if not self.shard.width:
+            return
+        places, held = self.shard.places(right.labels)
+        _as_dtensor(self.counts).to_local().index_add_(0, places, torch.where(held, right.counts, 0))
 
     def _held_logits(self, hidden: Tensor) -> Tensor:
         """The logits of the labels held here; the gradient of `hidden` is summed over the processes."""
-        weight, bias = (None if x is None else _as_dtensor(x).to_local() for x in parameters_of(self)[:2])
-        assert weight is not None
-        if hidden.dtype != weight.dtype and not torch.is_autocast_enabled(hidden.device.type):
-            hidden = hidden.to(weight.dtype)
-        return F.linear(self.shard.shared(hidden), weight, bias)
+        layer = _local(self.predictor)
+        if hidden.dtype != layer.weight.dtype and not torch.is_autocast_enabled(hidden.device.type):
+            hidden = hidden.to(layer.weight.dtype)
+        return layer(self.shard.shared(hidden))
 
     def _held_log_probabilities(self, rows: Tensor) -> Tensor:
         logits = widened(self._held_logits(rows)) / self.temperature
@@ -281,6 +312,11 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
 def _as_dtensor(tensor: Tensor | None) -> DTensor:
     assert isinstance(tensor, DTensor)
     return tensor
+
+
+def _local(layer: nn.Linear) -> LocalLayer:
+    bias: Tensor | None = layer.bias
+    return LocalLayer(_as_dtensor(layer.weight).to_local(), None if bias is None else _as_dtensor(bias).to_local())
 
 
 def _cut_whole_tensors(module: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:

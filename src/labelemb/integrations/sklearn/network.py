@@ -125,6 +125,7 @@ def make_network(design: Design, *, rows_per_epoch: int | None, seed: int, dtype
 def make_head(design: Design, in_features: int, rows_per_epoch: int | None) -> Head:
     """The head of the design's method; without `rows_per_epoch` (in partial_fit) an epoch is a fixed number of rows."""
     rows = rows_per_epoch or ROWS_PER_LABEL * design.num_labels
-    chosen = {"rank": design.rank, "objective": design.objective}
+    compressed = None if design.rank is None else "compressed"
+    chosen = {"embedding": compressed, "rank": design.rank, "objective": design.objective}
     options = {"rows_per_epoch": rows, **{name: value for name, value in chosen.items() if value is not None}}
     return make(design.method, in_features, design.num_labels, **options | design.method_options)

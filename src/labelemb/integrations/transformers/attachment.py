@@ -32,7 +32,7 @@ from labelemb.integrations.transformers.adapters import linear_layers
 from labelemb.integrations.transformers.logits_bias import BiasedLayer, predictor_of
 from labelemb.losses.terms import LossTerms
 
-CALL_OPTIONS = ("sample_weight", "step", "progress")
+CALL_OPTIONS = ("sample_weight", "progress")
 IGNORED = -100
 """The label that Transformers leaves out everywhere."""
 
@@ -60,7 +60,7 @@ class Attachment(nn.Module):
         shifts: whether row t of a sequence predicts label t + 1.
         terms: the five terms of the latest training call, detached.
         tokenizer: names the labels of a language model in files; set by the callback.
-        step, progress: what calls tell the head that do not say it themselves; set by the callback.
+        progress: what calls tell the head that do not say it themselves; set by the callback.
     """
 
     head: Head
@@ -72,7 +72,6 @@ class Attachment(nn.Module):
         self.layer_name, self.language_model, self.shifts = layer_name, language_model, shifts
         self.head = head
         self.terms: LossTerms | None = None
-        self.step: int | None = None
         self.progress: float | None = None
         self.parts_missing = False
         self.tokenizer: Any = None
@@ -149,7 +148,7 @@ class Attachment(nn.Module):
         targets: Tensor | None = kwargs.pop("shift_labels", None)
         if targets is None:
             targets = F.pad(labels, (0, 1), value=IGNORED)[..., 1:] if self.shifts else labels
-        options = {"step": self.step, "progress": self.progress} | options
+        options = {"progress": self.progress} | options
         options["num_items"] = kwargs.pop("num_items_in_batch", None)
         if self.language_model and model.config.is_encoder_decoder:
             kwargs |= _decoder_inputs(model, kwargs, labels)
@@ -228,12 +227,6 @@ class Attachment(nn.Module):
         return False
 
     def _train(self, call: Call, hidden: Tensor) -> HeadOutput:
-        floor = getattr(getattr(self.head, "objective", None), "mass_floor", 0)
-        if floor and call.options["progress"] is None and getattr(self.head, "total_steps", None) is None:
-            raise ValueError(
-                "a mass floor rises with the training: add LabelEmbeddingCallback to the Trainer's callbacks, or pass "
-                "progress= in [0, 1] in the model's call"
-            )
         active, self._call = self._call, None  # the head may call the layer itself, as its predictor
         output: HeadOutput = self.head(hidden, call.targets.to(hidden.device), **call.options)
         self._call = active

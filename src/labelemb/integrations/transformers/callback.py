@@ -30,7 +30,7 @@ class LabelEmbeddingCallback(TrainerCallback):
 
     >>> trainer = Trainer(model, arguments, train_dataset=..., callbacks=[LabelEmbeddingCallback()])
 
-    - Tells the head how far the training is (a mass floor and `soft_after` need it).
+    - Tells the head how far the training is (a mass floor and `soft_start` need it).
     - Adds "terms/hard", "terms/soft", "terms/observer", "terms/cap" and "terms/embedding" to what the Trainer logs
       beside "loss": means over the updates since the last time.
     - Brings the training parts back when the Trainer resumes or loads its best model.
@@ -74,12 +74,13 @@ class LabelEmbeddingCallback(TrainerCallback):
                     f"{error}; say where the Trainer resumes from: LabelEmbeddingCallback(resume_from=folder)"
                 ) from error
         attachment.terms, self._sums, self._updates = None, None, 0
+        if attachment.head.clock.has_schedule:
+            attachment.head.total_steps = max(1, state.max_steps)
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         attachment = attachment_of(kwargs["model"])
-        attachment.step = state.global_step
         attachment.progress = min(1.0, state.global_step / max(1, state.max_steps))
 
     def on_substep_end(
@@ -108,7 +109,7 @@ class LabelEmbeddingCallback(TrainerCallback):
     ) -> None:
         model: PreTrainedModel = kwargs["model"]
         attachment = attachment_of(model)
-        attachment.step = attachment.progress = None
+        attachment.progress = None
         if attachment.parts_missing and state.best_model_checkpoint is not None:
             load_training_parts(model, state.best_model_checkpoint, same_weights=True)
         if args.should_save:

@@ -25,7 +25,7 @@ def attach_to_pretrained(
     """Train a Hugging Face model's last linear layer by label embedding, in place.
 
     >>> model = attach_to_pretrained(model)  # a classifier: bert.classifier, gpt2.score, roberta.classifier.out_proj
-    >>> model = attach_to_pretrained(model, rank=100)  # a language or seq2seq model: lm_head
+    >>> model = attach_to_pretrained(model, embedding="compressed", rank=100)  # a language or seq2seq model: lm_head
     >>> model(**inputs, labels=labels).loss.backward()
 
     In training mode a call with `labels` gives the head's loss. Everything else (evaluation, `generate`, a call without

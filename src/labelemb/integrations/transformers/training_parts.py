@@ -65,7 +65,8 @@ def save_training_parts(model: nn.Module, folder: str | os.PathLike[str]) -> Non
 def load_training_parts(model: nn.Module, folder: str | os.PathLike[str], *, same_weights: bool = False) -> None:
     """Continue where another training ended: read the training parts that were saved beside a checkpoint.
 
-    >>> model = attach_to_pretrained(BertForSequenceClassification.from_pretrained("out"), rank=8)  # as before
+    >>> model = BertForSequenceClassification.from_pretrained("out")
+    >>> model = attach_to_pretrained(model, embedding="compressed", rank=8)  # as before
     >>> load_training_parts(model, "out")
 
     `same_weights` refuses parts that were saved with other weights of the layer.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -28,7 +28,7 @@ from labelemb.lab.recipes.recipe import Recipe
 if TYPE_CHECKING:
     from labelemb.lab.methods.method import Method
 
-RECOMMENDED = Objective.recommended()
+RECOMMENDED = Objective.rising_floor()
 CONTROLS: dict[str, type[LabelEmbeddingHead]] = {"single-output": SingleOutputHead, "flat": FlatTargetHead}
 FIXED_SETTINGS = ("hard_weight", "soft_weight", "mass_floor")
 """What of an objective is left where labels are fixed: nothing teaches an embedding."""
@@ -111,15 +111,20 @@ def _label_embedding_head(
     if len(controls) > 1:
         raise ValueError(f"{' and '.join(CONTROLS)} are two controls: choose one")
     make = controls[0] if controls else LabelEmbeddingHead
-    return make(
-        needs.in_features,
-        needs.num_labels,
-        rank=rank,
-        objective=method.objective(recipe, needs.total_steps),
-        embedding=embedding,
-        impl=cast(Any, recipe.head.impl),
-        rows_per_epoch=needs.rows_per_epoch,
-    )
+    objective = method.objective(recipe, needs.total_steps)
+    options: dict[str, Any] = {"embedding": embedding}
+    if rank is not None:
+        options = {"embedding": "compressed", "rank": rank}
+    elif embedding is None and objective.mass_floor > 0:
+        options = {"embedding": "running", "rows_per_epoch": needs.rows_per_epoch}
+    elif embedding is None:
+        options = {"embedding": "dense"}
+    impl = {"reference": "autograd"}.get(recipe.head.impl, recipe.head.impl)
+    options |= {"objective": objective, "impl": impl}
+    head = make(needs.in_features, needs.num_labels, **options)
+    if head.clock.has_schedule:
+        head.total_steps = needs.total_steps
+    return head
 
 
 def _make_online_smoothing(method: "Method", recipe: Recipe, needs: HeadNeeds) -> Head:
@@ -129,7 +134,7 @@ def _make_online_smoothing(method: "Method", recipe: Recipe, needs: HeadNeeds) -
         needs.in_features,
         needs.num_labels,
         rows_per_epoch=needs.rows_per_epoch,
-        hard_weight=1 - soft_weight,
+        hard_weight=None if floor else 1 - soft_weight,
         soft_weight=soft_weight,
         mass_floor=floor,
     )
@@ -140,7 +145,7 @@ def _make_confidence_penalty(method: "Method", recipe: Recipe, needs: HeadNeeds)
 
 
 def _make_teacher_free(method: "Method", recipe: Recipe, needs: HeadNeeds) -> Head:
-    names = {"weight": "weight_of_teacher"}
+    names = {"weight": "teacher_weight"}
     settings = {names.get(key, key): value for key, value in method.settings.items()}
     return TeacherFreeHead(needs.in_features, needs.num_labels, **settings)
 

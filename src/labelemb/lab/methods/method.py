@@ -19,6 +19,7 @@ A preset replaces the recipe's objective whole; single settings then change it.
 """
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,13 @@ METHOD_NAMES = tuple(OPTIONS)
 LEARNS = "label-embedding"
 REUSES = "reused-labels"
 WARM_START = "warm-start"
+PRESETS: dict[str, Callable[[], Objective]] = {
+    "default": Objective,
+    "paper": Objective.paper,
+    "authors_vision": Objective.authors_vision,
+    "authors_text": Objective.authors_text,
+    "recommended": Objective.rising_floor,
+}
 
 
 @dataclass(frozen=True)
@@ -70,8 +78,8 @@ class Method:
     ) -> Head:
         """A fresh head; its initial weights come from torch's global generator.
 
-        `total_steps`, the updates of the training, turns head.soft_after_fraction into a number of updates. `space`
-        holds the labels to reuse, in the order of the data's; only a method that reuses labels looks at it.
+        `total_steps` are the updates of the training; with them head.soft_after_fraction says when the soft term
+        starts. `space` holds the labels to reuse, in the order of the data's; only a method that reuses labels uses it.
         """
         needs = HeadNeeds(in_features, num_labels, rows_per_epoch, total_steps, space)
         try:
@@ -91,12 +99,12 @@ class Method:
             changes["correct_only"] = False
         name = preset or recipe.head.objective
         try:
-            objective = (Objective() if name == "default" else getattr(Objective, name)()).replace(**changes)
+            objective = PRESETS[name]().replace(**changes)
         except (TypeError, ValueError) as error:
             raise UserError(f"method {self.name}: {error}") from error
         fraction = recipe.head.soft_after_fraction
-        if fraction and total_steps and objective.soft_after and "soft_after" not in changes:
-            objective = objective.replace(soft_after=max(1, round(fraction * total_steps)))
+        if fraction and total_steps and objective.soft_start and "soft_start" not in changes:
+            return objective.replace(soft_start=fraction)
         return objective
 
     def _preset(self) -> str | None:
@@ -106,8 +114,8 @@ class Method:
         """What to tell the user of a training that ends before its soft term starts; empty for any other."""
         if not self.observes:
             return ""
-        start = self.objective(recipe, total_steps).soft_after
-        if start < total_steps:
+        start = self.objective(recipe, total_steps).soft_start
+        if isinstance(start, float) or start < total_steps:
             return ""
         return (
             f"the soft term never starts: it waits for update {start:,}, and the training has {total_steps:,}; set "

@@ -87,6 +87,8 @@ def _read_option(kind: str, option: str, switches: list[str], settings: dict[str
 def _read_value(kind: str, key: str, text: str) -> Any:
     """A value with the type of the setting's default."""
     default = getattr(Objective(), key, None)
+    if key == "soft_start" and not text.isdecimal():
+        default = 0.0  # a share of the training
     if isinstance(default, str):
         return text
     if isinstance(default, bool):

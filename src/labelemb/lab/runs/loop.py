@@ -187,9 +187,7 @@ class Loop:
             inputs, targets = run.fabric.to_device((inputs, targets))
         if not counts:
             targets = torch.full_like(targets, run.classifier.head.ignore_index)
-        loss, statistics = run.model(
-            inputs, targets, num_items=num_items, step=run.step, progress=run.step / run.total_steps
-        )
+        loss, statistics = run.model(inputs, targets, num_items=num_items, progress=run.step / run.total_steps)
         run.fabric.backward(loss)
         return statistics
 

@@ -39,7 +39,6 @@ class Classifier(nn.Module):
         targets: Tensor | None = None,
         *,
         num_items: float | None = None,
-        step: int | None = None,
         progress: float | None = None,
     ) -> Any:
         hidden = self.body(*inputs)
@@ -49,7 +48,6 @@ class Classifier(nn.Module):
             hidden,
             targets,
             num_items=num_items,
-            step=step,
             progress=progress,
             observed_hidden=self._clean_hidden(inputs) if self.clean_observer else None,
         )

@@ -1,0 +1,28 @@
+"""What `LabelEmbeddingHead` does where nobody says otherwise: one constant, for every way to make such a head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from labelemb.embeddings.make import EmbeddingName
+from labelemb.losses.objective import Objective
+
+MANY_LABELS = 4096
+"""From here on a matrix of labels x labels costs more than the network in front of it."""
+
+
+class Default(NamedTuple):
+    """An embedding and an objective."""
+
+    embedding: Callable[[int], EmbeddingName]
+    """The name of the embedding for a number of labels."""
+    objective: Objective
+
+
+def _dense_or_running(num_labels: int) -> EmbeddingName:
+    return "dense" if num_labels < MANY_LABELS else "running"
+
+
+DEFAULT = Default(_dense_or_running, Objective())
+"""A learned matrix, or for many labels a running mean, with the paper's terms on the scale of cross entropy."""

@@ -1,0 +1,143 @@
+"""The observer's part of a chunked pass: observer and cap term with their gradients, and what the embedding learns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from labelemb.embeddings.base import LabelEmbedding, RowGradients
+from labelemb.losses.batch import Batch, can_look_at
+from labelemb.losses.chunked.labels import LabelAxis, Reading
+from labelemb.losses.chunked.layer import LayerPass, Workspace
+from labelemb.losses.chunked.rows import (
+    LONG_ROW,
+    Group,
+    Rows,
+    chunk_groups,
+    one_table,
+    sorted_groups,
+    usable_rows,
+)
+from labelemb.losses.objective import Objective
+from labelemb.losses.result import RightLabels
+from labelemb.losses.terms import cap_of, cap_slope
+
+
+class ObserverSums(NamedTuple):
+    """Sums over the observed rows, times their weights, and counts."""
+
+    observer: Tensor
+    cap: Tensor
+    right_weight: Tensor
+    embedding: Tensor
+    correct: Tensor
+    rows: Tensor
+    right: RightLabels
+
+
+@dataclass
+class ObserverPass:
+    """The observed rows through the observer. `run` gives the sums and fills the gradients of `layer`."""
+
+    layer: LayerPass
+    embedding: LabelEmbedding
+    objective: Objective
+    axis: LabelAxis
+    chunk_rows: int
+    workspace: Workspace
+
+    def run(self, batch: Batch, gradients: RowGradients) -> ObserverSums:
+        """`gradients` are those of the embedding. Its term is added up over the processes that hold labels."""
+        assert batch.labels is not None
+        self.divisor = batch.divisor
+        rows = usable_rows(batch.observer_input, batch.labels, batch.weights, batch.valid)
+        groups = self._sorted_groups(rows)
+        if groups:
+            rows = rows.sorted()
+        self.hidden = rows.hidden.to(self.layer.dtype)
+        self.statistics: list[Tensor] = []  # (3, chunk) each: observer, cap, right
+        embedding = self.divisor.new_zeros((), dtype=self.layer.dtype)
+        learns = self.embedding.learns
+        if learns:
+            self.embedding.begin(batch.valid.sum())
+        for group in self._groups(rows, groups):
+            if learns:
+                sums, masses = self._watch(rows, group)
+                embedding = embedding + self.embedding.learn_from(group.labels, sums, masses, gradients)
+            else:
+                for part in group.chunks(self.chunk_rows):
+                    self._chunk(rows, part, seen=None)
+        if learns:
+            self.embedding.finish()
+        return self._sums(rows, self.axis.total(embedding))
+
+    def _sorted_groups(self, rows: Rows) -> bool:
+        if not len(rows) or one_table(len(rows), self.axis.num_labels, self.chunk_rows):
+            return False
+        return self.axis.split or can_look_at(rows.labels)
+
+    def _groups(self, rows: Rows, by_label: bool) -> Iterator[Group]:
+        if by_label:
+            yield from sorted_groups(rows.labels, self.chunk_rows)
+        elif one_table(len(rows), self.axis.num_labels, self.chunk_rows):
+            yield Group(None, self.axis.num_labels, rows.labels, None, 0, len(rows))
+        else:
+            yield from chunk_groups(rows.labels, self.axis.num_labels, self.chunk_rows)
+
+    def _watch(self, rows: Rows, group: Group) -> tuple[Tensor, Tensor]:
+        """T (slots, width), the summed z2'' of each label, and the weight in it (slots,)."""
+        loops = group.sizes is not None and self.axis.width >= LONG_ROW and rows.labels.device.type == "cpu"
+        sums = self.workspace("sums", group.slots)
+        if not loops:
+            sums.zero_()
+        masses = sums.new_zeros(group.slots)
+        for part in group.chunks(self.chunk_rows):
+            seen = self.workspace("seen", part.stop - part.start)
+            reading = self._chunk(rows, part, seen)
+            gate = rows.weights[part] * (reading.right if self.objective.correct_only else reading.finite)
+            place = group.place_of(part)
+            masses.index_add_(0, place, gate)
+            if not loops:
+                sums.index_add_(0, place, seen.mul_(gate.unsqueeze(1)))
+                continue
+            for k, segment in group.segments(part):
+                if segment.start > 0 or part.start == group.start:  # the label's first rows
+                    torch.mv(seen[segment].T, gate[segment], out=sums[k])
+                else:
+                    sums[k].addmv_(seen[segment].T, gate[segment])
+        return sums, masses
+
+    def _chunk(self, rows: Rows, part: slice, seen: Tensor | None) -> Reading:
+        """Statistics and gradients of a chunk; z2'' is written to `seen`."""
+        objective, layer = self.objective, self.layer
+        labels, inputs, weights = rows.labels[part], self.hidden[part], rows.weights[part]
+        logits = layer.logits(inputs, self.workspace("logits", len(labels)))
+        best = self.axis.maximum(logits)
+        if seen is not None:
+            self.axis.soften(logits, best, objective.tau, seen)
+        reading = self.axis.softmax_(logits, best, labels)
+        p = reading.own_log_p.exp()
+        self.statistics.append(torch.stack([-reading.own_log_p, cap_of(p, objective), reading.right.to(p.dtype)]))
+        if layer.wants_weight or layer.wants_bias:
+            factor = weights / self.divisor
+            if objective.cap_weight > 0:
+                cap_weights = factor if objective.cap_reduction == "mean" else weights
+                factor = factor - objective.cap_weight * cap_weights * cap_slope(p, objective) * p
+            self.axis.add_to_own(logits, labels, torch.full_like(p, -1))
+            layer.add_gradients(logits, inputs, factor)
+        return reading
+
+    def _sums(self, rows: Rows, embedding: Tensor) -> ObserverSums:
+        if not self.statistics:
+            zero = self.divisor.new_zeros(())
+            nothing = RightLabels(rows.labels, torch.zeros_like(rows.labels))
+            return ObserverSums(zero, zero, zero, embedding, rows.count(), rows.count(), nothing)
+        found = self.statistics[0] if len(self.statistics) == 1 else torch.cat(self.statistics, 1)
+        observer, cap, right_weight = (found @ rows.weights).unbind()
+        right = rows.only_valid(found[2] > 0)
+        counts = RightLabels(rows.labels, right.long())
+        return ObserverSums(observer, cap, right_weight, embedding, right.sum(), rows.count(), counts)

@@ -1,0 +1,35 @@
+"""The distinct labels of some rows: an embedding learns about each label once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from labelemb.losses.batch import can_look_at
+
+FEW_LABELS = 64
+"""Up to here, or up to the number of rows, an embedding learns about all labels at once."""
+
+
+class LabelGroups(NamedTuple):
+    """The labels of some rows, each once, and where a row's label stands among them."""
+
+    labels: Tensor | None  # (slots,); None for all labels
+    place: Tensor  # (rows,)
+    slots: int
+
+
+def group_by_label(labels: Tensor, num_labels: int) -> LabelGroups:
+    """Distinct labels; in fixed shapes where nobody may look, with unused slots that hold label 0 or repeat one."""
+    if num_labels <= max(FEW_LABELS, len(labels)):
+        return LabelGroups(None, labels, num_labels)
+    if can_look_at(labels):
+        distinct, place = labels.unique(return_inverse=True)
+        return LabelGroups(distinct, place, len(distinct))
+    ordered, order = labels.sort()
+    first = torch.cat([ordered.new_zeros(1), (ordered[1:] != ordered[:-1]).long()])
+    slot = first.cumsum(0)  # (rows,), of the ordered rows
+    place = torch.empty_like(slot).scatter_(0, order, slot)
+    return LabelGroups(torch.zeros_like(labels).scatter_(0, slot, ordered), place, len(labels))

@@ -1,0 +1,41 @@
+"""`Parts`: the layers, the embedding and the objective that a loss works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from labelemb.embeddings.base import LabelEmbedding
+from labelemb.losses.objective import Objective
+
+
+class LinearLayer(Protocol):
+    """What a loss needs of an `nn.Linear`."""
+
+    @property
+    def weight(self) -> Tensor: ...
+
+    @property
+    def bias(self) -> Tensor | None: ...
+
+    def __call__(self, hidden: Tensor, /) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What is trained, and how."""
+
+    predictor: LinearLayer
+    observer: LinearLayer | None
+    embedding: LabelEmbedding
+    objective: Objective
+
+
+def apply_linear(layer: LinearLayer, hidden: Tensor) -> Tensor:
+    """The layer's logits; a hidden state of another precision is converted, as autocast would."""
+    if hidden.dtype != layer.weight.dtype and not torch.is_autocast_enabled(hidden.device.type):
+        hidden = hidden.to(layer.weight.dtype)
+    return layer(hidden)
