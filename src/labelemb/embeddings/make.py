@@ -48,5 +48,12 @@ def make_embedding(
     return embedding
 
 
+def is_fixed(embedding: object) -> bool:
+    """Whether a name, a module or a label space stands for labels that were learned before and stay as they are."""
+    if isinstance(embedding, LabelEmbedding):
+        return not embedding.needs_observer
+    return isinstance(embedding, LabelSpace)
+
+
 def _shown(embedding: object) -> str:
     return repr(embedding) if isinstance(embedding, str) else f"a {type(embedding).__name__}"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from labelemb.embeddings.base import LabelEmbedding
-from labelemb.embeddings.make import EmbeddingName, make_embedding
+from labelemb.embeddings.make import EmbeddingName, is_fixed, make_embedding
 from labelemb.heads.base import Head, HeadOutput
 from labelemb.heads.clock import Clock
 from labelemb.heads.defaults import DEFAULT
@@ -77,18 +77,18 @@ class LabelEmbeddingHead(Head):
         objective = DEFAULT.objective if objective is None else objective
         if embedding is None:
             embedding = DEFAULT.embedding(num_labels)
-        made = make_embedding(num_labels, embedding, rank=rank, rows_per_epoch=rows_per_epoch)
         if impl not in ("auto", "autograd", "chunked"):
             raise ValueError(f'impl is {impl!r}, but must be "auto", "autograd" or "chunked"')
         if chunk_rows is not None and (chunk_rows < 1 or impl == "autograd"):
             raise ValueError(f'chunk_rows is {chunk_rows}, but must be 1 or more, and impl "auto" or "chunked"')
         # labels that are fixed are known from the start: nothing has to wait for them
-        soft_start = objective.soft_start if made.needs_observer else 0
+        soft_start = 0 if is_fixed(embedding) else objective.soft_start
         clock = Clock(objective.mass_floor, soft_start, total_steps)
+        # the predictor is drawn first, so that every method of a seed starts with the same one
         super().__init__(in_features, num_labels, bias=bias, weight=weight, ignore_index=ignore_index, clock=clock)
         self.objective, self.impl, self.chunk_rows = objective, impl, chunk_rows
-        self.embedding = made
-        self.observer = nn.Linear(in_features, num_labels, bias=bias) if made.needs_observer else None
+        self.embedding = make_embedding(num_labels, embedding, rank=rank, rows_per_epoch=rows_per_epoch)
+        self.observer = nn.Linear(in_features, num_labels, bias=bias) if self.embedding.needs_observer else None
         self.counts: Tensor
         self.register_buffer("counts", torch.zeros(num_labels, dtype=torch.long))
 

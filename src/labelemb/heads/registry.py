@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from labelemb.embeddings.base import LabelEmbedding
+from labelemb.embeddings.make import is_fixed
 from labelemb.embeddings.running import RunningEmbedding
 from labelemb.heads.base import Head
 from labelemb.heads.confidence_penalty import ConfidencePenaltyHead
@@ -18,7 +18,6 @@ from labelemb.heads.label_embedding import LabelEmbeddingHead
 from labelemb.heads.online_smoothing import OnlineSmoothingHead
 from labelemb.heads.plain import PlainHead
 from labelemb.heads.teacher_free import TeacherFreeHead
-from labelemb.labelspace import LabelSpace
 
 HeadFactory = Callable[..., Head]
 
@@ -107,10 +106,7 @@ def label_embedding(
     elif embedding == "running":
         options["rows_per_epoch"] = rows_per_epoch
     objective = options.get("objective") or DEFAULT.objective
-    fixed = isinstance(embedding, LabelSpace) or (
-        isinstance(embedding, LabelEmbedding) and not embedding.needs_observer
-    )
-    if objective.mass_floor or (objective.soft_start and not fixed):
+    if objective.mass_floor or (objective.soft_start and not is_fixed(embedding)):
         options["total_steps"] = total_steps
     return make(in_features, num_labels, embedding=embedding, **options)
 
