@@ -47,6 +47,10 @@ def make_examples(source_lengths: list[int], target_lengths: list[int], labels: 
     return SequenceExamples(draw(source_lengths, False), draw(target_lengths, True), SYMBOLS.begin)
 
 
+TEXT_METHOD = "label-embedding@authors-text+soft_start=0.38"
+"""As the recipes of the paper train texts."""
+
+
 def write_colors(folder: Path) -> Path:
     """Twenty phrases, which are training, development and test set in one."""
     return write_pairs(folder, ["all"], ("en", "de"), color_pairs())
@@ -61,6 +65,6 @@ def color_recipe(*overrides: str) -> Recipe:
 
 
 def color_run(
-    out: Path, data: Path, *overrides: str, method: str = "label-embedding", seed: int = 0, **arguments: Any
+    out: Path, data: Path, *overrides: str, method: str = TEXT_METHOD, seed: int = 0, **arguments: Any
 ) -> dict[str, Any]:
     return train_run(color_recipe(*overrides), parse_method(method), seed, data, out, **arguments)

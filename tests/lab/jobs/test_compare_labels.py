@@ -104,8 +104,8 @@ def test_finished_sources_serve_without_being_compared_again(copy: Path) -> None
 
 
 def test_the_only_form_of_label_embedding_is_the_source(tmp_path: Path) -> None:
-    plan = make_plan(comparison(tmp_path, "label-embedding@recommended,reused-labels", seeds=1))
-    assert plan.missing[1].after == run_folder(tmp_path, "label-embedding@recommended", 0)
+    plan = make_plan(comparison(tmp_path, "label-embedding@rising-floor,reused-labels", seeds=1))
+    assert plan.missing[1].after == run_folder(tmp_path, "label-embedding@rising-floor", 0)
     plan = make_plan(comparison(tmp_path, "label-embedding@paper,label-embedding,reused-labels", seeds=1))
     assert plan.missing[2].after == run_folder(tmp_path, "label-embedding", 0)
 
@@ -115,8 +115,8 @@ def test_the_only_form_of_label_embedding_is_the_source(tmp_path: Path) -> None:
     [
         ("plain,reused-labels", "does not know whose labels: add label-embedding to --methods, or pass --labels FILE"),
         (
-            "label-embedding@paper,label-embedding@recommended,reused-labels",
-            "could mean those of label-embedding@paper or label-embedding@recommended: add label-embedding to",
+            "label-embedding@paper,label-embedding@rising-floor,reused-labels",
+            "could mean those of label-embedding@paper or label-embedding@rising-floor: add label-embedding to",
         ),
     ],
 )

@@ -17,9 +17,11 @@ from labelemb import (
     RunningEmbedding,
     TeacherFreeHead,
 )
-from labelemb.lab.methods.controls import FlatTargetHead, SingleOutputHead
+from labelemb.heads import registry
+from labelemb.heads.defaults import DEFAULT
+from labelemb.lab.methods.controls import CONTROLS, FlatTargetHead, SingleOutputHead
 from labelemb.lab.methods.method import METHOD_NAMES, parse_method, parse_methods
-from labelemb.lab.recipes.recipe import Recipe, load_recipe
+from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.lab.runs.randomness import stream
 from labelemb.support.errors import UserError
 
@@ -31,8 +33,8 @@ def make(text: str, *overrides: str) -> Any:
         )
 
 
-def objective(text: str, *overrides: str) -> Objective:
-    return parse_method(text).objective(load_recipe("digits", overrides))
+def objective(text: str) -> Objective:
+    return parse_method(text).objective
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_a_name_makes_its_head(text: str, kind: type[Head]) -> None:
         (" plain ", "plain"),
         ("label-smoothing@0.20", "label-smoothing@0.2"),
         ("label-smoothing@smoothing=0.2", "label-smoothing@0.2"),
-        ("label-embedding@authors-vision", "label-embedding@authors_vision"),
+        ("label-embedding@authors_vision", "label-embedding@authors-vision"),
         ("label-embedding@tau=1+paper", "label-embedding@paper+tau=1"),
         ("label-embedding@alpha=0.8+tau=1.50", "label-embedding@tau=1.5+alpha=0.8"),
         ("online-smoothing@0.8+floor", "online-smoothing@floor+0.8"),
@@ -74,30 +76,68 @@ def test_one_method_has_one_canonical_name(text: str, name: str) -> None:
     assert parse_method(name) == parse_method(text)
 
 
-def test_the_recipes_objective_is_used_unless_the_method_names_another() -> None:
-    overrides = ("head.objective=authors_vision", "head.overrides.tau=3.0")
-    assert objective("label-embedding", *overrides) == Objective.authors_vision(tau=3.0)
-    assert objective("label-embedding@alpha=0.5", *overrides) == Objective.authors_vision(tau=3.0, alpha=0.5)
-    assert objective("label-embedding@paper", *overrides) == Objective.paper()
-    assert objective("label-embedding@paper+tau=1", *overrides) == Objective.paper(tau=1.0)
+def test_without_options_label_embedding_is_the_librarys_default_whatever_the_recipe() -> None:
+    for recipe in ("digits", "mnist-mlp", "numbers-en-vi"):
+        head = parse_method("label-embedding").make_head(load_recipe(recipe), 8, 5, rows_per_epoch=100)
+        assert isinstance(head, LabelEmbeddingHead)
+        default = LabelEmbeddingHead(8, 5)
+        assert head.objective == default.objective
+        assert type(head.embedding) is type(default.embedding)
+
+
+def test_a_preset_is_an_objective_with_single_settings_changed() -> None:
+    assert objective("label-embedding@alpha=0.5") == DEFAULT.objective.replace(alpha=0.5)
+    assert objective("label-embedding@halves") == Objective()
+    assert objective("label-embedding@paper") == Objective.paper()
+    assert objective("label-embedding@paper+tau=1") == Objective.paper(tau=1.0)
+    assert objective("label-embedding@authors-vision") == Objective.authors_vision()
+    assert objective("label-embedding@authors-text+soft_start=0.38") == Objective.authors_text(soft_start=0.38)
+    assert objective("label-embedding@authors-text+soft_start=7") == Objective.authors_text(soft_start=7)
+
+
+@pytest.mark.parametrize("preset", ["halves", "paper", "authors-vision", "authors-text"])
+def test_a_preset_of_the_paper_implies_the_learned_embedding_with_the_recipes_rank(preset: str) -> None:
+    assert isinstance(make(f"label-embedding@{preset}").embedding, DenseEmbedding)
+    assert make(f"label-embedding@{preset}", "head.rank=2").embedding.rank == 2
+    assert make(f"label-embedding@{preset}+rank=3", "head.rank=2").embedding.rank == 3
+    assert isinstance(make(f"label-embedding@{preset}+embedding=dense", "head.rank=2").embedding, DenseEmbedding)
+
+
+def test_an_embedding_and_its_prior_are_options() -> None:
+    head = make("label-embedding@embedding=running+prior_rows=5")
+    assert isinstance(head.embedding, RunningEmbedding)
+    assert (head.embedding.prior_rows, head.embedding.rows_per_epoch) == (5, 100)
+    assert make("label-embedding@embedding=compressed", "head.rank=2").embedding.rank == 2
+    assert isinstance(make("label-embedding@embedding=dense").embedding, DenseEmbedding)
+
+
+def test_rising_label_smoothing_learns_nothing_and_has_the_floor() -> None:
+    head = make("label-smoothing@rising")
+    assert isinstance(head, PlainHead)
+    assert (head.label_smoothing, head.mass_floor) == (0.9, 0.9)
+    assert make("label-smoothing@rising+0.5").label_smoothing == 0.5
+
+
+def test_the_controls_are_registered_beside_the_methods() -> None:
+    assert {*CONTROLS.values()} <= {*registry.names()}
+    assert {*METHOD_NAMES} - {"reused-labels"} <= {*registry.names()}
 
 
 def test_ablations_switch_one_part_off() -> None:
-    assert objective("label-embedding@no-cap") == Objective(cap_weight=0.0)
-    assert objective("label-embedding@no-gate") == Objective(correct_only=False)
-    start = make("label-embedding@no-identity").embedding
+    assert objective("label-embedding@paper+no-cap") == Objective.paper(cap_weight=0.0)
+    assert objective("label-embedding@paper+no-gate") == Objective.paper(correct_only=False)
+    start = make("label-embedding@embedding=dense+no-identity").embedding
     assert isinstance(start, DenseEmbedding)
     assert not start.weight.any()
 
 
-def test_recommended_brings_the_running_embedding_and_the_clean_observer() -> None:
-    head = make("label-embedding@recommended")
+def test_the_rising_floor_brings_a_running_embedding_without_a_prior_and_the_clean_observer() -> None:
+    head = make("label-embedding@rising-floor")
     assert isinstance(head.embedding, RunningEmbedding)
-    assert head.embedding.rows_per_epoch == 100
-    recipe = load_recipe("digits")
-    assert parse_method("label-embedding@recommended").clean_observer(recipe)
-    assert not parse_method("label-embedding@paper").clean_observer(recipe)
-    assert not parse_method("plain").clean_observer(load_recipe("digits", ["head.objective=recommended"]))
+    assert (head.embedding.rows_per_epoch, head.embedding.prior_rows) == (100, 0)
+    assert parse_method("label-embedding@rising-floor").clean_observer
+    assert not parse_method("label-embedding@paper").clean_observer
+    assert not parse_method("reused-labels@rising-floor").clean_observer
 
 
 def test_numbers_reach_the_heads() -> None:
@@ -105,17 +145,16 @@ def test_numbers_reach_the_heads() -> None:
     assert make("label-smoothing@0.2").label_smoothing == 0.2
     assert make("confidence-penalty@0.3").penalty == 0.3
     assert make("label-embedding@rank=3").embedding.rank == 3
-    assert make("label-embedding", "head.rank=2").embedding.rank == 2
-    assert make("label-embedding", "head.rank=2").embedding.bias is None
-    with_bias = make("label-embedding", "head.rank=2", "head.embedding_bias=true").embedding
+    assert make("label-embedding@paper", "head.rank=2").embedding.bias is None
+    with_bias = make("label-embedding@paper", "head.rank=2", "head.embedding_bias=true").embedding
     assert (with_bias.rank, with_bias.bias.shape) == (2, (5,))
     mixing = make("online-smoothing@0.8").mixing
     assert (mixing.hard_weight, mixing.soft_weight, mixing.mass_floor) == (pytest.approx(0.2), 0.8, 0.0)
 
 
-def test_online_smoothing_with_the_floor_has_the_recommended_floor() -> None:
-    mixing, recommended = make("online-smoothing@floor").mixing, Objective.rising_floor()
-    assert (mixing.soft_weight, mixing.mass_floor) == (recommended.soft_weight, recommended.mass_floor)
+def test_online_smoothing_with_the_floor_has_the_rising_floor() -> None:
+    mixing, rising = make("online-smoothing@floor").mixing, Objective.rising_floor()
+    assert (mixing.soft_weight, mixing.mass_floor) == (rising.soft_weight, rising.mass_floor)
 
 
 def test_the_embeddings_learning_rate_comes_from_the_method_or_the_recipe() -> None:
@@ -127,7 +166,8 @@ def test_the_embeddings_learning_rate_comes_from_the_method_or_the_recipe() -> N
 
 @pytest.mark.parametrize("overrides", [(), ("head.init_std=0.01",)], ids=["torch's weights", "truncated normal"])
 def test_all_methods_start_from_the_same_predictor(overrides: tuple[str, ...]) -> None:
-    weights = [make(name, *overrides).predictor.weight for name in METHOD_NAMES]
+    names = (*METHOD_NAMES, "label-embedding@rank=2", "label-embedding@rising-floor")
+    weights = [make(name, *overrides).predictor.weight for name in names]
     assert all(torch.equal(weights[0], other) for other in weights[1:])
 
 
@@ -162,7 +202,7 @@ def test_methods_are_listed_once_in_their_order() -> None:
         (f"label-embedding@rank={'9' * 5000}", "option 'rank' .* must be a whole number"),
         ("label-embedding@rank=1.5", "option 'rank' .* must be a whole number, not '1.5'"),
         ("label-embedding@correct_only=maybe", "option 'correct_only' .* must be true or false"),
-        ("label-embedding@paper+recommended", "names two presets, paper and recommended"),
+        ("label-embedding@paper+rising-floor", "names two presets, paper and rising-floor"),
     ],
 )
 def test_what_cannot_be_read_is_named(text: str, message: str) -> None:
@@ -176,7 +216,11 @@ def test_what_cannot_be_read_is_named(text: str, message: str) -> None:
         ("label-embedding@tau=0", "method label-embedding@tau=0: tau is 0.0, but must be above 0"),
         ("label-smoothing@2", "label_smoothing is 2.0, but must be in"),
         ("label-embedding@no-identity+rank=2", "no-identity is about a dense embedding"),
-        ("label-embedding@recommended+no-identity", "no-identity is about a dense embedding"),
+        ("label-embedding@rising-floor+no-identity", "no-identity is about a dense embedding"),
+        ("label-embedding@embedding=dense+prior_rows=3", "prior_rows=3.0 is an option of embedding=.running"),
+        ("label-embedding@embedding=sparse", "embedding is 'sparse', but must be one of running, dense, compressed"),
+        ("label-embedding@rising-floor+embedding_lr=0.1", "embedding_lr would be ignored"),
+        ("label-embedding@rising-floor+hard_weight=0.5", "hard_weight is 0.5, but must be None with a mass floor"),
         ("label-embedding@flat+single-output", "single-output and flat are two controls"),
     ],
 )
@@ -188,7 +232,7 @@ def test_settings_out_of_range_are_one_line_with_the_method(text: str, message: 
 
 def test_a_bias_of_a_dense_embedding_is_an_error() -> None:
     with pytest.raises(UserError, match="embedding_bias is about a compressed embedding: set a rank"):
-        make("label-embedding", "head.embedding_bias=true")
+        make("label-embedding@paper", "head.embedding_bias=true")
 
 
 def test_no_methods_is_an_error() -> None:
@@ -197,7 +241,6 @@ def test_no_methods_is_an_error() -> None:
 
 
 def test_the_record_of_a_method_holds_every_setting() -> None:
-    recipe: Recipe = load_recipe("digits")
-    described = parse_method("label-embedding@paper+tau=1").describe(recipe)
+    described = parse_method("label-embedding@paper+tau=1").describe()
     assert described["objective"]["tau"] == 1.0
     assert described["objective"]["hard_weight"] == 1.0

@@ -47,7 +47,7 @@ def test_every_key_of_a_shipped_recipe_has_a_comment_above_it(name: str) -> None
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_written_recipe_reads_back_equal_and_comments_every_key(name: str, tmp_path: Path) -> None:
-    recipe = load_recipe(name, ["head.overrides.tau=1.5", 'name="a\\"b ü"'])
+    recipe = load_recipe(name, ["head.init_std=0.5", 'name="a\\"b ü"'])
     text = recipe.to_toml()
     assert load_recipe(write(tmp_path, text)) == recipe
     lines = text.splitlines()
@@ -76,7 +76,8 @@ def test_the_settings_of_the_paper() -> None:
     assert (resnet8.train.schedule, resnet18.train.schedule) == ("constant", "step")
     assert (resnet18.train.step_every, resnet18.train.step_factor) == (40, 0.2)
     for recipe in (mlp, cnn, resnet8, resnet18):
-        assert (recipe.train.optimizer, recipe.train.lr, recipe.head.objective) == ("adam", 0.001, "authors_vision")
+        assert (recipe.train.optimizer, recipe.train.lr) == ("adam", 0.001)
+        assert recipe.methods == ("plain", "label-embedding@authors-vision")
 
 
 def test_the_settings_of_the_papers_text_experiments() -> None:
@@ -90,17 +91,17 @@ def test_the_settings_of_the_papers_text_experiments() -> None:
     assert (translation.body.query_tanh, summarization.body.query_tanh) == (False, True)
     for recipe in (translation, summarization):
         assert (recipe.train.batch_size, recipe.train.lr, recipe.train.clip_norm) == (64, 0.001, 5.0)
-        assert (recipe.head.objective, recipe.head.soft_after_fraction) == ("authors_text", 0.38)
+        assert recipe.methods == ("plain", "label-embedding@authors-text+soft_start=0.38")
 
 
 def test_overrides_change_single_keys() -> None:
     changes = ["train.epochs=3", "train.lr=1", "data.folders=['a', 'b']", "train.dev=false", "train.optimizer=sgd"]
-    recipe = load_recipe("mnist-mlp", [*changes, "head.overrides.tau=1", "train.precision=32"])
+    recipe = load_recipe("mnist-mlp", [*changes, "train.precision=32", "methods=['plain']"])
     assert (recipe.train.epochs, recipe.train.lr, recipe.train.optimizer) == (3, 1.0, "sgd")
     assert recipe.data.folders == ("a", "b")
     assert recipe.train.dev is False
     assert recipe.train.precision == "32"
-    assert recipe.head.overrides == {"tau": 1}
+    assert recipe.methods == ("plain",)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +111,6 @@ def test_overrides_change_single_keys() -> None:
         ("epochs=3", "unknown key 'epochs'; did you mean 'train.epochs'?"),
         ("train.zzzzzz=3", "unknown key 'train.zzzzzz'; there are epochs, batch_size, "),
         ("trian.epochs=3", "unknown key 'trian'; did you mean 'train'?"),
-        ("head.overrides.taux=3", "unknown key 'head.overrides.taux'; did you mean 'tau'?"),
-        ("head.overrides.tau=-1", "head.overrides: "),
         ("train.epochs=0", "train.epochs is 0, must be at least 1"),
         ("train.epochs=2.5", "train.epochs must be a whole number, not 2.5"),
         ("train.epochs=true", "train.epochs must be a whole number, not True"),
@@ -126,7 +125,7 @@ def test_overrides_change_single_keys() -> None:
         ("train=3", "'train' must be a table, not 3"),
         ("data.kind=3", "data.kind is 3, allowed are digits, idx, "),
         ("train.batch_size=3000000000", "train.batch_size is 3000000000, must be at most 2147483647"),
-        ("head.overrides=3", "head.overrides must be a table, not 3"),
+        ("methods=plain", "methods must be a list, not 'plain'"),
         ("task=translate", "allowed are classification"),
         ("train.epochs", "is not an override: write table.key=value"),
         ("name.first=3", "'name' is a value, not a table"),
@@ -160,11 +159,11 @@ def test_a_byte_order_mark_before_a_recipe_does_no_harm(tmp_path: Path) -> None:
 
 def test_the_fingerprint_follows_what_changes_a_result_and_nothing_else() -> None:
     recipe = load_recipe("mnist-mlp")
-    same = ["name=other", "train.device=cpu", "data.folders=['x']"]
+    same = ["name=other", "train.device=cpu", "data.folders=['x']", "methods=['plain']"]
     assert load_recipe("mnist-mlp", same).fingerprint() == recipe.fingerprint()
     other = {
         load_recipe("mnist-mlp", [change]).fingerprint()
-        for change in ("train.lr=0.002", "head.overrides.tau=1", "data.max_per_label=3")
+        for change in ("train.lr=0.002", "head.rank=3", "data.max_per_label=3")
     }
     assert len(other | {recipe.fingerprint()}) == 4
 

@@ -251,13 +251,13 @@ def test_event_files_that_cannot_be_written_are_one_error(tmp_path: Path, monkey
 def test_a_loss_that_depends_on_how_batches_are_split_says_so(tmp_path: Path) -> None:
     warnings: list[str] = []
     recipe = quick_recipe("train.accumulate=2", "train.epochs=1")
-    result = quick_run(tmp_path / "vision", recipe, "label-embedding@authors_vision", warn=warnings.append)
+    result = quick_run(tmp_path / "vision", recipe, "label-embedding@authors-vision", warn=warnings.append)
     assert len(warnings) == 1
     assert "(train.accumulate = 2), and cap_reduction=sum and embedding_reduction=correct" in warnings[0]
     assert result.note == warnings[0]
     for method in ("label-embedding", "plain"):
         quick_run(tmp_path / method, recipe, method, warn=pytest.fail)
-    quick_run(tmp_path / "whole", quick_recipe(), "label-embedding@authors_vision", warn=pytest.fail)
+    quick_run(tmp_path / "whole", quick_recipe(), "label-embedding@authors-vision", warn=pytest.fail)
 
 
 def test_the_fitted_temperature_goes_with_the_model(tmp_path: Path) -> None:

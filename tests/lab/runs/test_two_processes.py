@@ -19,7 +19,7 @@ NUMBERS += ["body.embedding_size=8", "body.dropout=0", "decode.beam=2", "train.b
 # the running embedding learns with each part of a batch, so that only without parts it is the same
 RUNS = {
     "label-embedding": ("digits", [*DIGITS, "train.accumulate=2"]),
-    "label-embedding@recommended": ("digits", DIGITS),
+    "label-embedding@rising-floor": ("digits", DIGITS),
     "online-smoothing": ("digits", [*DIGITS, "train.accumulate=2"]),
     "label-embedding@soft_start=3": ("numbers-en-vi", NUMBERS),
     "label-embedding@soft_start=99": ("digits", [*DIGITS, "train.epochs=1"]),  # a soft term that never starts

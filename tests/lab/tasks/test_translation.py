@@ -22,7 +22,7 @@ from labelemb.lab.trained.model import TrainedModel
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import Interrupted
 from tests.helpers.quick_runs import METHODS_OF_DATA_ALONE, StopAt, assert_same_run, every_update_saved, read_records
-from tests.helpers.text_models import color_recipe, color_run, write_colors
+from tests.helpers.text_models import color_run, write_colors
 from tests.helpers.tiny_data import color_pairs, write_pairs
 
 
@@ -157,16 +157,9 @@ def test_the_soft_term_starts_after_its_share_of_the_training(tmp_path: Path, da
 
 def test_a_run_in_which_the_soft_term_never_starts_says_so(tmp_path: Path, data: Path) -> None:
     heard: list[str] = []
-    result = color_run(tmp_path, data, "head.soft_after_fraction=0", warn=heard.append)
+    result = color_run(tmp_path, data, method="label-embedding@authors-text", warn=heard.append)
     assert heard == [result.note]
     assert "the soft term never starts: it waits for update 20,000, and the training has 8" in result.note
-
-
-def test_a_fraction_leaves_objectives_alone_that_start_at_once() -> None:
-    recipe = color_recipe()
-    assert parse_method("label-embedding@paper").objective(recipe, 100).soft_start == 0
-    assert parse_method("label-embedding@soft_start=7").objective(recipe, 100).soft_start == 7
-    assert parse_method("label-embedding@authors_text").objective(recipe, 100).soft_start == 0.38
 
 
 def test_the_label_space_has_the_words_and_leaves_the_symbols_out(run: Path) -> None:

@@ -30,7 +30,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     """Twenty phrases learned by heart."""
     out = tmp_path_factory.mktemp("run")
-    color_run(out, data, "train.epochs=25", "head.soft_after_fraction=0.1")
+    color_run(out, data, "train.epochs=25", method="label-embedding@authors-text+soft_start=0.1")
     return out
 
 

@@ -8,7 +8,10 @@ from labelemb.lab.bodies.mlp import MLP
 
 
 class EmbeddingBag(nn.Module):
-    """Takes feature numbers of all texts in a row, and where each text starts. A text without features is all zeros."""
+    """Mean of the feature vectors of each text, then an MLP; a text without features has the zero vector.
+
+    Takes the feature numbers of all texts, concatenated, and the start of each text.
+    """
 
     def __init__(self, features: int, embedding_size: int, hidden: Sequence[int], dropout: float = 0.0) -> None:
         super().__init__()

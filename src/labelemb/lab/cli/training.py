@@ -33,10 +33,10 @@ Run again after an interruption: finished runs are kept, the others go on. More 
 """
 TRAIN_EXAMPLES = """\
   labelemb train digits --method label-embedding --seed 1
-  labelemb train mnist-mlp --data DIR --method label-embedding@recommended+tau=1.5 --device cuda --precision bf16-mixed
+  labelemb train mnist-mlp --data DIR --method label-embedding@rising-floor+tau=1.5 --device cuda --precision bf16-mixed
   labelemb train mnist-cnn --data DIR --labels runs/mnist-mlp/label-embedding/seed-0
   labelemb train text-csv --data intents.csv --labels similarities.csv --labels-subset --warm-start
-  torchrun --nproc-per-node 2 -m labelemb.lab.cli train mnist-mlp --data DIR --method label-embedding@default
+  torchrun --nproc-per-node 2 -m labelemb.lab.cli train mnist-mlp --data DIR --method label-embedding
 """
 
 
@@ -45,9 +45,8 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     add_recipe(compare)
     compare.add_argument(
         "--methods",
-        default="plain,label-embedding",
         metavar="M,M,...",
-        help="methods, with options as label-embedding@tau=1 (plain,label-embedding); others: label-smoothing, "
+        help="methods, with options as label-embedding@tau=1 (those of the recipe); others: label-smoothing, "
         "online-smoothing, confidence-penalty, teacher-free, and reused-labels: seed s trains with the labels of "
         "label-embedding's seed s, or of --labels",
     )
@@ -80,7 +79,7 @@ def _compare(options: argparse.Namespace) -> int:
         from labelemb.lab.methods.method import parse_methods
 
     labels = read_labels(options)
-    methods = parse_methods(options.methods)
+    methods = parse_methods(options.methods or ",".join(recipe.methods))
     if options.warm_start:
         methods = [method.warm_started() if method.reuses_labels else method for method in methods]
     out = options.out or RUNS / recipe.name

@@ -74,7 +74,7 @@ class InputForm(msgspec.Struct, frozen=True, tag_field="kind"):
 
 @dataclass
 class Dataset:
-    """All that a run needs to know of its data."""
+    """Data of a run: examples, label names, and the form of the inputs."""
 
     train: Examples
     dev: Examples | None
@@ -87,7 +87,7 @@ class Dataset:
     specials: tuple[str, ...] = ()
     """Labels that are no words, such as the end of a text."""
     label_counts: list[int] | None = None
-    """How often each label is a target in training, where somebody may ask for the frequent ones."""
+    """How often each label is a target in training; None where nothing needs it."""
     digest: str = ""
     """SHA-256 of all that was read, before a seed splits it: the same in every run on the same data."""
 

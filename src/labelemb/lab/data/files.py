@@ -27,7 +27,7 @@ CHUNK = 1 << 16
 TIMEOUT_SECONDS = 30
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json")
 LONGEST_FIELD = 2**31 - 1
-"""In characters. Python's own limit is that of a paragraph."""
+"""Longest field of a table, in characters. Python's own limit is 131,072."""
 # names that data sets give to the three parts, as folders, files or values of a column
 SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -37,7 +37,7 @@ SPLIT_NAMES = {
 
 
 def refuse_unknown_parts(place: Path, names: Sequence[str]) -> None:
-    """What stands beside a training part and is no other part, such as `eval`, must not be passed over in silence."""
+    """Refuse parts with unknown names, such as `eval`, beside a training part: they would be ignored."""
     if names:
         raise UserError(
             f"{place} has a training part, and beside it {', '.join(names)}: known parts are {', '.join(SPLIT_NAMES)}; "
@@ -243,7 +243,7 @@ def _read_jsonl(path: Path, text: str, required: tuple[str, ...]) -> Iterator[Ro
 
 
 def _beyond_python(error: ValueError | RecursionError) -> str:
-    """JSON that Python does not read."""
+    """Reason why Python cannot read a JSON text."""
     return "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
 
 
@@ -304,7 +304,7 @@ class ResumingDownloader:
         return urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_SECONDS)
 
     def _receive(self, response: HTTPResponse, have: int) -> None:
-        """Append to the part, or write it anew if the server sends everything in spite of the range."""
+        """Append to the partial file, or overwrite it if the server ignores the range and sends everything."""
         length = response.headers.get("Content-Length")
         total = have + int(length) if length else None
         bar = tqdm(total=total, initial=have, unit="B", unit_scale=True, desc=self.part.stem, disable=not self.progress)

@@ -15,7 +15,7 @@ from labelemb.support.errors import UserError
 
 
 class Selectable(Protocol):
-    """Examples in whatever form a reader has them, as long as some of them can be picked out."""
+    """Examples of any form from which some can be selected."""
 
     targets: Tensor
 
@@ -31,7 +31,7 @@ DrawnData = DigitsData | ImageFolderData | TextTableData
 
 @dataclass
 class Splits(Generic[Rows]):
-    """What a reader found. `source` names the data in errors."""
+    """Parts of a data set as a reader found them. `source` names the data in errors."""
 
     train: Rows
     dev: Rows | None
@@ -54,7 +54,7 @@ class Splits(Generic[Rows]):
         return found.hexdigest()
 
     def complete(self, settings: PublishedImages | DrawnData, seed: int) -> "CompleteSplits[Rows]":
-        """With a test part, a development part if the settings ask for one, and the training part limited."""
+        """Add the test and development parts that are missing, and limit the training part."""
         test: Rows | None
         if isinstance(settings, PublishedImages):
             train, dev = self._first_as_dev(_checked("dev_size", settings.dev_size))
@@ -69,7 +69,7 @@ class Splits(Generic[Rows]):
         return CompleteSplits(train, dev, test, self.label_names, self.groups)
 
     def _drawn(self, settings: DrawnData, seed: int) -> tuple[Rows, Rows | None, Rows | None]:
-        """Random parts for those that the data lacks."""
+        """Draw the parts that the data lacks at random."""
         dev_size = _checked("dev_size", settings.dev_size) if self.dev is None else 0.0
         test_size = _checked("test_size", settings.test_size) if self.test is None else 0.0
         if not dev_size and not test_size:
@@ -124,7 +124,8 @@ def random_split(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Indices of training, development and test examples, every label in the same proportions in each part.
 
-    A size is a count of examples or a share below 1. A part with a size gets at least one example of every label.
+    A size is a count of examples or a share below 1. A part with a size gets at least one example of every label, also
+    of a rare one; scikit-learn's stratified splits do not promise that, and refuse labels with a single example left.
     """
     counts = torch.bincount(targets, minlength=len(label_names))
     dev, test = (_take_per_label(counts, size) for size in (dev_size, test_size))
@@ -152,7 +153,7 @@ def keep_per_label(targets: Tensor, limit: int) -> Tensor:
 
 
 def rank_in_label(targets: Tensor, generator: torch.Generator) -> Tensor:
-    """For each example its place, from 0, in a random order of the examples of its label."""
+    """Rank of each example, from 0, in a random order of the examples of its label."""
     shuffled = torch.randperm(len(targets), generator=generator)
     order = shuffled[torch.argsort(targets[shuffled], stable=True)]  # by label, random inside a label
     counts = torch.bincount(targets)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from labelemb.embeddings.base import LabelEmbedding, RowGradients
+from labelemb.heads import registry
 from labelemb.heads.label_embedding import LabelEmbeddingHead
 from labelemb.losses.parts import Parts
 
@@ -64,3 +66,9 @@ class _FlatTargets(LabelEmbedding):
 
     def finish(self) -> None:
         self.inner.finish()
+
+
+CONTROLS = {"single-output": "label-embedding: single-output", "flat": "label-embedding: flat"}
+"""Name in the registry for each switch of `label-embedding`."""
+registry.register(CONTROLS["single-output"], partial(registry.label_embedding, make=SingleOutputHead))
+registry.register(CONTROLS["flat"], partial(registry.label_embedding, make=FlatTargetHead))

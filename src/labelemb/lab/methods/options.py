@@ -1,16 +1,23 @@
-"""What may stand after a method's @, how it is read, and the one way it is written."""
+"""Options after a method's @: which there are, how they are read, and the one way they are written."""
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from labelemb import Objective
+from labelemb.losses.objective import Objective
 from labelemb.support.errors import UserError
 from labelemb.support.wording import did_you_mean
 
+PRESETS: dict[str, Callable[..., Objective]] = {
+    "halves": Objective,
+    "paper": Objective.paper,
+    "authors-vision": Objective.authors_vision,
+    "authors-text": Objective.authors_text,
+    "rising-floor": Objective.rising_floor,
+}
 OBJECTIVE_FIELDS = tuple(field.name for field in dataclasses.fields(Objective))
-OBJECTIVES = ("default", "paper", "authors_vision", "authors_text", "recommended")
 MOST_DIGITS = 18
 """Of a whole number: what 64 bits hold."""
 
@@ -28,17 +35,19 @@ class Options:
 OPTIONS: dict[str, Options] = {
     "plain": Options(),
     "label-embedding": Options(
-        switches=(*OBJECTIVES, "no-cap", "no-gate", "no-identity", "single-output", "flat"),
-        settings=(*OBJECTIVE_FIELDS, "rank", "embedding_lr"),
+        switches=(*PRESETS, "no-cap", "no-gate", "no-identity", "single-output", "flat"),
+        settings=(*OBJECTIVE_FIELDS, "embedding", "rank", "prior_rows", "embedding_lr"),
     ),
-    "label-smoothing": Options(settings=("smoothing",), main="smoothing"),
+    "label-smoothing": Options(switches=("rising",), settings=("smoothing",), main="smoothing"),
     "online-smoothing": Options(switches=("floor",), settings=("soft_weight",), main="soft_weight"),
     "confidence-penalty": Options(settings=("penalty",), main="penalty"),
-    "teacher-free": Options(settings=("correct_probability", "temperature", "weight")),
-    "reused-labels": Options(
-        switches=(*OBJECTIVES, "warm-start", "flat"), settings=(*OBJECTIVE_FIELDS, "embedding_lr")
-    ),
+    "teacher-free": Options(settings=("correct_probability", "temperature", "teacher_weight")),
+    "reused-labels": Options(switches=(*PRESETS, "warm-start", "flat"), settings=(*OBJECTIVE_FIELDS, "embedding_lr")),
 }
+
+TEXTS = ("cap_reduction", "embedding_reduction", "embedding")
+SWITCHED = ("two_sided_cap", "correct_only")
+WHOLE = ("cap_power", "rank")
 
 
 def read_options(kind: str, text: str) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -47,7 +56,7 @@ def read_options(kind: str, text: str) -> tuple[tuple[str, ...], dict[str, Any]]
     settings: dict[str, Any] = {}
     for option in text.split("+"):
         _read_option(kind, option.strip(), switches, settings)
-    presets = [switch for switch in switches if switch in OBJECTIVES]
+    presets = [switch for switch in switches if switch in PRESETS]
     if len(presets) > 1:
         raise UserError(f"method '{kind}@{text}' names two presets, {' and '.join(presets)}: choose one")
     ordered = tuple(switch for switch in OPTIONS[kind].switches if switch in switches)
@@ -64,14 +73,11 @@ def canonical_name(kind: str, switches: tuple[str, ...], settings: dict[str, Any
 
 def _read_option(kind: str, option: str, switches: list[str], settings: dict[str, Any]) -> None:
     options = OPTIONS[kind]
-    spelled = option.replace("-", "_")
     key, equals, value = option.partition("=")
     if equals and key in options.settings:
         settings[key] = _read_value(kind, key, value)
-    elif option in options.switches:
-        switches.append(option)
-    elif spelled in options.switches:  # authors-vision
-        switches.append(spelled)
+    elif option.replace("_", "-") in options.switches:  # authors_vision is read as authors-vision
+        switches.append(option.replace("_", "-"))
     elif options.main and _is_number(option):
         settings[options.main] = _read_value(kind, options.main, option)
     elif option in options.settings:
@@ -85,24 +91,23 @@ def _read_option(kind: str, option: str, switches: list[str], settings: dict[str
 
 
 def _read_value(kind: str, key: str, text: str) -> Any:
-    """A value with the type of the setting's default."""
-    default = getattr(Objective(), key, None)
-    if key == "soft_start" and not text.isdecimal():
-        default = 0.0  # a share of the training
-    if isinstance(default, str):
+    """A value of the setting's type. `soft_start` is a number of updates, or with a point a share of the training."""
+    if key in TEXTS:
         return text
-    if isinstance(default, bool):
+    where = f"option {key!r} of method {kind!r}"
+    if key in SWITCHED:
         if text.lower() in ("true", "false"):
             return text.lower() == "true"
-        raise UserError(f"option {key!r} of method {kind!r} must be true or false, not {text!r}")
-    if isinstance(default, int) or key == "rank":
-        if text.isdecimal() and len(text) <= MOST_DIGITS:
-            return int(text)
-        raise UserError(f"option {key!r} of method {kind!r} must be a whole number, not {text!r}")
+        raise UserError(f"{where} must be true or false, not {text!r}")
+    is_whole = text.isdecimal() and len(text) <= MOST_DIGITS
+    if key in WHOLE and not is_whole:
+        raise UserError(f"{where} must be a whole number, not {text!r}")
+    if key in WHOLE or (key == "soft_start" and is_whole):
+        return int(text)
     if not _is_number(text) or not math.isfinite(float(text)):
-        raise UserError(f"option {key!r} of method {kind!r} must be a number, not {text!r}")
+        raise UserError(f"{where} must be a number, not {text!r}")
     if key == "embedding_lr" and float(text) < 0:
-        raise UserError(f"option {key!r} of method {kind!r} is {text}, must be at least 0")
+        raise UserError(f"{where} is {text}, must be at least 0")
     return float(text)
 
 

@@ -1,4 +1,4 @@
-"""From TOML tables to settings, and what is wrong with a table in one line.
+"""Checks TOML tables of settings, and explains a mistake in one line.
 
 msgspec checks types, limits, kinds and unknown keys. Its message has the place of the first mistake; the line for the
 user is made from the value at that place and the annotation of the setting.
@@ -19,7 +19,7 @@ from labelemb.support.wording import did_you_mean
 T = TypeVar("T", bound=Table)
 
 UNKNOWN_KEY = "Object contains unknown field `"
-EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", dict: "a table"}
+EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
@@ -118,7 +118,7 @@ def _value_problem(setting: Setting, value: Any, position: int | None) -> str:
         if position is not None:
             value = value[position]
         kind, metas = unwrapped(get_args(kind)[0])
-    plain = {Literal: str, dict: dict}.get(get_origin(kind), kind)
+    plain = str if get_origin(kind) is Literal else kind
     fits = isinstance(value, (int, float) if plain is float else plain)
     if not fits or (isinstance(value, bool) and plain is not bool):
         return f"must be {EXPECTED[plain]}, not {value!r}"

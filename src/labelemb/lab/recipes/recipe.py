@@ -5,7 +5,6 @@ that does not exist, a value of the wrong type and one outside its limits are on
 allowed.
 """
 
-import dataclasses
 import hashlib
 import json
 import tomllib
@@ -17,7 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from labelemb.lab.recipes.check import keys_of, read_table
-from labelemb.lab.recipes.schema import Table, doc, kind_of, settings_of
+from labelemb.lab.recipes.schema import Names, Table, doc, kind_of, settings_of
 from labelemb.lab.recipes.settings import (
     Cifar10Data,
     Cifar100Data,
@@ -39,7 +38,6 @@ from labelemb.lab.recipes.settings import (
     TextTableData,
     TrainSettings,
 )
-from labelemb.losses.objective import Objective
 from labelemb.support.errors import UserError
 from labelemb.support.wording import did_you_mean
 
@@ -64,6 +62,9 @@ class Recipe(Table, frozen=True):
 
     name: Annotated[str, doc("the recipe's name", changes_result=False)] = ""
     task: Annotated[Literal["classification", "translation"], doc("what is learned")] = "classification"
+    methods: Annotated[
+        Names, doc("methods that are compared where none are named, with their options", changes_result=False)
+    ] = ("plain", "label-embedding")
     data: AnyData = DigitsData()
     body: AnyBody = MlpBody()
     head: HeadSettings = HeadSettings()
@@ -118,7 +119,6 @@ def parse_recipe(text: str, where: str, name: str = "", overrides: Sequence[str]
     _forget_other_kind(table, written, overrides)
     recipe = read_table(Recipe, table, where)
     _check_task(recipe, table, where)
-    _check_objective(recipe.head, where)
     return recipe
 
 
@@ -184,19 +184,6 @@ def _check_task(recipe: Recipe, table: Mapping[str, Any], where: str) -> None:
     if not translates and ("decode" in table or recipe.train.batch_tokens):
         given = "decode" if "decode" in table else "train.batch_tokens"
         raise UserError(f"{where}: {given!r} is about texts to generate, task = {recipe.task} has none: leave it out")
-
-
-def _check_objective(head: HeadSettings, where: str) -> None:
-    if not head.overrides:
-        return
-    known = [field.name for field in dataclasses.fields(Objective)]
-    for key in head.overrides:
-        if key not in known:
-            raise UserError(f"{where}: unknown key 'head.overrides.{key}'{did_you_mean(key, known)}")
-    try:
-        Objective(**head.overrides)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{where}: head.overrides: {error}") from error
 
 
 def _write_table(table: Table) -> list[str]:

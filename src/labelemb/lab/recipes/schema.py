@@ -1,4 +1,4 @@
-"""What a table of settings is: documented fields with limits, which errors and written recipes are made from."""
+"""Tables of settings: documented fields with limits, from which errors and written recipes are made."""
 
 import sys
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -44,7 +44,7 @@ class Setting:
     @property
     def tables(self) -> tuple[type[Table], ...]:
         """Tables that may stand here; empty for a value."""
-        found = get_args(self.type) if get_origin(self.type) not in (tuple, dict, Literal) else ()
+        found = get_args(self.type) if get_origin(self.type) not in (tuple, Literal) else ()
         return tuple(kind for kind in found or (self.type,) if isinstance(kind, type) and issubclass(kind, Table))
 
     @property

@@ -6,7 +6,7 @@ checks, the error messages and the comments of a written recipe are made. `kind`
 """
 
 import sys
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -223,16 +223,11 @@ class Seq2SeqBody(BodySettings, tag="seq2seq", frozen=True):
 
 
 class HeadSettings(Table, frozen=True):
-    """What comes after the hidden state, as far as a method has a use for it."""
+    """Settings of the head that methods share."""
 
-    objective: Annotated[
-        Literal["default", "paper", "authors_vision", "authors_text", "recommended"],
-        doc("preset of label embedding's objective"),
-    ] = "default"
-    overrides: Annotated[
-        dict[str, Any], doc("single fields of the objective in place of the preset's, as tau = 1.0")
-    ] = {}  # noqa: RUF012  msgspec gives every table its own
-    rank: Annotated[Count, Meta(ge=0), doc("rank of a compressed embedding; 0 for a dense one")] = 0
+    rank: Annotated[
+        Count, Meta(ge=0), doc("presets with a learned embedding: rank of a compressed one; 0 for a dense one")
+    ] = 0
     embedding_bias: Annotated[
         bool, doc("a compressed embedding has a bias inside its ReLU, as in the authors' text code")
     ] = False
@@ -241,11 +236,7 @@ class HeadSettings(Table, frozen=True):
         Meta(ge=0),
         doc("output layers: standard deviation of a truncated normal, zero biases; 0 for torch's own"),
     ] = 0.0
-    impl: Annotated[Literal["auto", "reference", "chunked"], doc("implementation of the objective")] = "auto"
-    soft_after_fraction: Annotated[
-        Share,
-        doc("a soft term that starts later starts after this share of the updates; 0 for its objective's own number"),
-    ] = 0.0
+    impl: Annotated[Literal["auto", "autograd", "chunked"], doc("implementation of the objective")] = "auto"
 
 
 class TrainSettings(Table, frozen=True):

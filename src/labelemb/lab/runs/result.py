@@ -86,7 +86,7 @@ def make_result(run: Run, identity: RunIdentity, final: FinalScores) -> RunResul
         seconds=Seconds(**run.seconds),
         examples=ExampleCounts(len(data.train), len(data.dev or ()), len(data.test), run.num_labels),
         parameters=ParameterCounts(_count(body), _count(run.classifier) - _count(body), _count(body, head.predictor)),
-        method_settings=run.method.describe(run.recipe, run.total_steps),
+        method_settings=run.method.describe(),
         command=run.options.command,
         processes=run.fabric.world_size,
         machine=machine(),

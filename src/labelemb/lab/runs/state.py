@@ -60,7 +60,7 @@ class Run:
         self.batches_per_epoch = len(data.train.batches(self.settings.batch_size, None))
         self.total_steps = self.settings.epochs * self.batches_per_epoch
         notes = (
-            method.soft_term_note(recipe, self.total_steps),
+            method.soft_term_note(self.total_steps),
             method.split_note(recipe, fabric.world_size),
             _threads_note(folder),
         )
@@ -79,7 +79,7 @@ class Run:
             )
         if isinstance(recipe.body, Seq2SeqBody) and recipe.body.tie_output:
             tie_output(body, head)
-        self.classifier = Classifier(body, head, method.clean_observer(recipe))
+        self.classifier = Classifier(body, head, method.clean_observer)
         optimizer = make_optimizer(self.settings, body, head, method.embedding_lr(recipe))
         self.model, self.optimizer = fabric.setup(self.classifier, optimizer)
         self.streams = Streams(seed, fabric.global_rank, fabric.device)

@@ -25,14 +25,14 @@ from labelemb.support.errors import UserError
 
 PIXELS = 3 * 32 * 32
 PUBLISHED = {"training": 50_000, "test": 10_000}
-"""How many images either set has."""
+"""Number of images in either set."""
 
 logger = logging.getLogger("labelemb")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What one of the two sets consists of."""
+    """Files and labels of one of the two sets."""
 
     title: str
     archive: str
@@ -174,7 +174,7 @@ def _read_records(layout: Layout, source: str, content: bytes) -> Tensor:
 
 
 def _check_counts(layout: Layout, place: Path, counts: Mapping[str, int]) -> None:
-    """A file can be cut off between two images: it then has fewer than others, or the set fewer than published."""
+    """Refuse files that were cut off between two images; warn of a set with another size than published."""
     longest = max(layout.train_files, key=lambda name: counts[name])
     for name in layout.train_files:
         if counts[name] < counts[longest]:

@@ -20,7 +20,7 @@ WANTED = (
 
 
 def read_image_folder(settings: ImageFolderData, path: Path | None) -> Splits[ImageExamples]:
-    """Every image as a square of data.image_size pixels; labels are the folder names in sorted order."""
+    """Read all images as squares of data.image_size pixels; labels are the folder names in sorted order."""
     root = find_data(path, settings.folders, _holds_labels, WANTED)
     parts = _parts(root)
     names = sorted({label.name for folder in parts.values() for label in _folders(folder) if list_images(label)})
@@ -33,7 +33,7 @@ def read_image_folder(settings: ImageFolderData, path: Path | None) -> Splits[Im
 
 
 def _refuse_undecodable(root: Path, names: Sequence[str]) -> None:
-    """Labels are written to files and shown: their names must be text."""
+    """Refuse folder names that are not UTF-8: they become label names, which are written to files."""
     for name in names:
         try:
             name.encode()
@@ -61,7 +61,7 @@ def _parts(root: Path) -> dict[str, Path]:
 
 
 def _refuse_parts_without_training(root: Path, folders: Sequence[Path]) -> None:
-    """`train_images` and `test_images`, or `test` alone, that hold folders of images must not become labels."""
+    """Refuse folders such as `train_images` or `test` that hold folders of images: they are not labels."""
     for folder in folders:
         words = re.split(r"[^a-z]+", folder.name.lower())
         if any(word in SPLIT_NAMES for word in words) and any(list_images(label) for label in _folders(folder)):

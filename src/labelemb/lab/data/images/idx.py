@@ -1,4 +1,4 @@
-"""The idx files of MNIST and of the sets made in its image (Fashion-MNIST, ...), packed with gzip or not.
+"""Idx files of MNIST and of sets in the same format (Fashion-MNIST, ...), packed with gzip or not.
 
 An idx file is a magic number (two zero bytes, 8 for bytes, the number of dimensions), the sizes as big-endian 32-bit
 numbers, and the bytes.
@@ -40,7 +40,7 @@ def read_idx_folder(settings: IdxData, path: Path | None) -> Splits[ImageExample
 
 
 def holds_idx(folder: Path, every: bool = False) -> bool:
-    """Whether any of the four files is there, or every one; which of them is missing is said later, by name."""
+    """Whether any of the four files is there, or with `every` all of them."""
     found = [_find_file(folder, name) is not None for name in FILES]
     return folder.is_dir() and (all(found) if every else any(found))
 

@@ -56,8 +56,7 @@ def read_image(file: Path, size: Sequence[int], channels: int) -> Tensor:
 def read_images(
     files: Sequence[Path], size: Sequence[int], channels: int, skip_corrupt: bool
 ) -> tuple[list[Path], list[Tensor]]:
-    """The images with the files that they are in; those that cannot be read are an error, or left out with a
-    warning."""
+    """Readable files and their images. A file that cannot be read is an error, or left out with a warning."""
     readable: list[Path] = []
     images: list[Tensor] = []
     skipped: list[str] = []
@@ -88,7 +87,7 @@ def image_to_tensor(image: Image.Image, size: Sequence[int], channels: int) -> T
 
 
 def _eight_bits(image: Image.Image, file_format: str | None) -> Image.Image:
-    """Sixteen-bit grey becomes eight-bit grey; Pillow's own conversion would cut everything above 255 off."""
+    """Convert 16-bit grey to 8-bit grey. Pillow's own conversion clips everything above 255."""
     in_32_bits = image.mode == "I" and file_format in ("PNG", "PPM")  # as Pillow reads 16 bits: they have no more
     if not in_32_bits and not image.mode.startswith("I;16"):
         _refuse_wide(image)
@@ -98,7 +97,7 @@ def _eight_bits(image: Image.Image, file_format: str | None) -> Image.Image:
 
 
 def _refuse_wide(image: Image.Image) -> None:
-    """Nobody knows the range of 32-bit grey; what is not a whole number of eight bits would be cut off."""
+    """Refuse 32-bit grey whose values are not whole numbers from 0 to 255: its range is unknown."""
     if image.mode in ("I", "F"):
         pixels = np.asarray(image)
         if not (np.array_equal(pixels, pixels.round()) and pixels.min() >= 0 and pixels.max() <= 255):
@@ -106,5 +105,5 @@ def _refuse_wide(image: Image.Image) -> None:
 
 
 def is_hidden(name: str) -> bool:
-    """Made by a system or an editor, often with copies of what stands beside it."""
+    """Whether a file or folder was made by a system or an editor, often as a copy of another file."""
     return name.startswith(".") or name == "__MACOSX"

@@ -23,7 +23,7 @@ NUMBERS = 10_000
 
 @dataclass
 class PairSplits:
-    """What a reader found; `folder` is where vocabulary files are looked for."""
+    """Pairs as a reader found them; `folder` is where vocabulary files are looked for."""
 
     train: Pairs
     dev: Pairs | None
@@ -175,7 +175,7 @@ def _hold_out(splits: PairSplits, settings: TextPairData, seed: int) -> PairSpli
 
 
 def number_pairs() -> list[tuple[str, str]]:
-    """English without hyphens and commas, and Vietnamese."""
+    """All numbers in English, without hyphens and commas, and in Vietnamese."""
     num2words = import_optional("num2words", "data.kind = numbers", extra="text").num2words
     pairs = []
     for number in range(NUMBERS):

@@ -37,7 +37,7 @@ class PairInputs(InputForm, frozen=True, tag="text_pairs"):
 
 @dataclass
 class PairEncoder:
-    """From texts to numbers: the units, the two vocabularies, and how much of a source is read."""
+    """Encodes texts as numbers: with units, two vocabularies, and a limit on how much of a source is read."""
 
     units: TextUnits
     source: WordVocabulary
@@ -46,7 +46,7 @@ class PairEncoder:
 
     @classmethod
     def learned(cls, settings: TextPairData, units: TextUnits, train: Pairs, folder: Path | None) -> "PairEncoder":
-        """With vocabularies from the recipe's files in `folder`, or else counted in the training pairs."""
+        """An encoder with vocabularies from the recipe's files in `folder`, or else counted in the training pairs."""
         if isinstance(settings, ParallelTextData) and settings.vocabulary_files:
             source, target = _read_vocabularies(settings, folder or Path())
             return cls(units, source, target, settings.cut_source)
@@ -67,7 +67,7 @@ class PairEncoder:
 
     @classmethod
     def from_form(cls, form: PairInputs, target_words: list[str]) -> "PairEncoder":
-        """As a run has kept it; the target words are the run's label names."""
+        """The encoder that a run has kept; the target words are the run's label names."""
         target = WordVocabulary(target_words)
         source = target if form.source_words is None else WordVocabulary(form.source_words)
         return cls(TextUnits(**form.units), source, target, form.cut_source)

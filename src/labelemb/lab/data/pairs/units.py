@@ -14,7 +14,7 @@ from labelemb.support.errors import UserError
 from labelemb.support.optional import import_optional
 
 SPACE = "▁"
-"""Stands for a space where characters or word pieces are the units."""
+"""Replaces a space where characters or word pieces are the units."""
 MARKED = re.compile(r"\w+|[^\w\s]")
 
 
@@ -57,13 +57,13 @@ class TextUnits:
         return self._model.encode(" ".join(words), out_type=str)
 
     def join(self, units: Iterable[str]) -> str:
-        """Text to read."""
+        """Join units to a text for people."""
         if self.unit == "word":
             return " ".join(units)
         return "".join(units).replace(SPACE, " ").strip()
 
     def scored(self, units: Iterable[str]) -> str:
-        """Text to score: what a score counts, separated by spaces."""
+        """Join units to a text for scores, which count what spaces separate."""
         if self.unit == "char":
             return " ".join(unit for unit in units if unit != SPACE)
         return self.join(units)
