@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from labelemb import CompressedEmbedding, DenseEmbedding, LabelEmbeddingHead, Objective
+from labelemb import CompressedEmbedding, DenseEmbedding, LabelEmbeddingHead, Objective, RunningEmbedding
 from labelemb.heads import registry
 from labelemb.integrations.sklearn import LabelEmbeddingClassifier
 from labelemb.integrations.sklearn.examples import SparseBatch
@@ -180,7 +180,7 @@ def test_warm_start_goes_on(blobs: tuple[np.ndarray, np.ndarray]) -> None:
         {"method": "plain"},
         {"hidden_layer_sizes": (9,)},
         {"objective": Objective()},
-        {"rank": 2},
+        {"embedding": "running"},
     ],
 )
 def test_warm_start_refuses_another_network(change: dict[str, Any], blobs: tuple[np.ndarray, np.ndarray]) -> None:
@@ -245,12 +245,15 @@ def test_training_goes_on_in_its_first_precision(blobs: tuple[np.ndarray, np.nda
     assert classifier.predict_proba(X).dtype == np.float64
 
 
-def test_rank_objective_and_options_reach_the_head(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+def test_embedding_rank_objective_and_options_reach_the_head(blobs: tuple[np.ndarray, np.ndarray]) -> None:
     def head(**options: Any) -> Any:
         return quick(max_iter=1, **options).fit(*blobs).network_.head
 
     assert isinstance(head(objective=Objective.paper()).embedding, DenseEmbedding)
-    assert isinstance(head(rank=2).embedding, CompressedEmbedding)
+    assert isinstance(head(embedding="compressed", rank=2).embedding, CompressedEmbedding)
+    running = head(embedding="running").embedding
+    assert isinstance(running, RunningEmbedding)
+    assert running.rows_per_epoch == 450
     assert head(method="confidence-penalty", method_options={"penalty": 0.3}).penalty == 0.3
     assert head(method="label-smoothing").label_smoothing == 0.1
 
@@ -291,7 +294,10 @@ def test_verbose_prints_a_line_a_pass(blobs: tuple[np.ndarray, np.ndarray], caps
         ({"learning_rate_init": 0}, "learning_rate_init is 0, but must be a number above 0"),
         ({"alpha": float("nan")}, "alpha is nan, but must be a number of at least 0"),
         ({"early_stopping": True, "validation_fraction": 1.0}, "validation_fraction is 1.0, but must be below 1"),
-        ({"rank": 0}, "rank is 0, but must be 1 or more"),
+        ({"embedding": "sparse"}, "embedding is 'sparse', but must be one of running, dense, compressed"),
+        ({"embedding": "compressed", "rank": 0}, "rank is 0, but must be 1 or more"),
+        ({"rank": 5}, 'rank=5 is an option of embedding="compressed"'),
+        ({"embedding": "dense", "method": "plain"}, "embedding is 'dense', but only method='label-embedding' has one"),
         (
             {"rank": 5, "method": "plain"},
             "rank is 5, but only method='label-embedding' has one",

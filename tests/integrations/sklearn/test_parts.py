@@ -69,10 +69,10 @@ def test_initial_weights_depend_on_the_seed_alone_and_leave_torchs_generator_alo
 
 
 def test_methods_that_average_over_an_epoch_take_100_rows_a_label_where_nobody_says_it() -> None:
-    design = replace(DESIGN, method="online-smoothing")
-    head = make_network(design, rows_per_epoch=None, seed=0, dtype=torch.float32).head
-    assert isinstance(head, OnlineSmoothingHead)
-    assert head.rows_per_epoch == 300
+    for change in ({"method": "online-smoothing"}, {"embedding": "running"}):
+        head = make_network(replace(DESIGN, **change), rows_per_epoch=None, seed=0, dtype=torch.float32).head
+        averaging = head if isinstance(head, OnlineSmoothingHead) else head.embedding
+        assert averaging.rows_per_epoch == 300
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from labelemb.embeddings.make import EmbeddingName
 from labelemb.integrations.sklearn.examples import Examples, Rows, make_examples, precision_of
 from labelemb.integrations.sklearn.network import Design, Network, make_network
 from labelemb.integrations.sklearn.parameters import check_parameters, layer_sizes, threads
@@ -42,8 +43,10 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(100,)
         Sizes of the hidden layers.
+    embedding : {"running", "dense", "compressed"}, default=None
+        Where soft targets come from, as in `LabelEmbeddingHead`; None for the library's default.
     rank : int, default=None
-        Rank of a compressed embedding, for very many labels; None for a whole one.
+        Rank of a "compressed" embedding.
     objective : Objective, default=None
         Weights and choices of the loss; None for the library's default.
     method : str, default="label-embedding"
@@ -118,6 +121,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         self,
         hidden_layer_sizes: int | Iterable[int] = (100,),
         *,
+        embedding: EmbeddingName | None = None,
         rank: int | None = None,
         objective: Objective | None = None,
         method: str = "label-embedding",
@@ -141,6 +145,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
+        self.embedding = embedding
         self.rank = rank
         self.objective = objective
         self.method = method
@@ -275,6 +280,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
             num_labels=len(self.classes_),
             activation=self.activation,
             method=self.method,
+            embedding=self.embedding,
             rank=self.rank,
             objective=self.objective,
             method_options=dict(self.method_options or {}),

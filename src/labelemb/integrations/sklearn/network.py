@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from labelemb.embeddings.make import EmbeddingName
 from labelemb.embeddings.running import ROWS_PER_LABEL
 from labelemb.heads import Head
 from labelemb.heads.registry import make
@@ -36,6 +37,7 @@ class Design:
     num_labels: int
     activation: str
     method: str
+    embedding: EmbeddingName | None = None
     rank: int | None = None
     objective: Objective | None = None
     method_options: dict[str, Any] = field(default_factory=dict)
@@ -125,7 +127,6 @@ def make_network(design: Design, *, rows_per_epoch: int | None, seed: int, dtype
 def make_head(design: Design, in_features: int, rows_per_epoch: int | None) -> Head:
     """The head of the design's method; without `rows_per_epoch` (in partial_fit) an epoch is a fixed number of rows."""
     rows = rows_per_epoch or ROWS_PER_LABEL * design.num_labels
-    compressed = None if design.rank is None else "compressed"
-    chosen = {"embedding": compressed, "rank": design.rank, "objective": design.objective}
+    chosen = {"embedding": design.embedding, "rank": design.rank, "objective": design.objective}
     options = {"rows_per_epoch": rows, **{name: value for name, value in chosen.items() if value is not None}}
     return make(design.method, in_features, design.num_labels, **options | design.method_options)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from joblib import effective_n_jobs  # type: ignore[import-untyped]  # ships no type information
 
+from labelemb.embeddings.make import NAMES
 from labelemb.heads import registry
 from labelemb.integrations.sklearn.network import ACTIVATIONS
 from labelemb.losses.objective import Objective
@@ -18,6 +19,8 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     """Raise for the first parameter that cannot be; sizes, ranks and method options are checked by what uses them."""
     _one_of(parameters, "method", registry.names())
     _one_of(parameters, "activation", tuple(ACTIVATIONS))
+    if parameters["embedding"] is not None:
+        _one_of(parameters, "embedding", NAMES)
     if parameters["max_iter"] is not None:
         _number(parameters, "max_iter", 1, whole=True)
     _number(parameters, "n_iter_no_change", 1, whole=True)
@@ -36,7 +39,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     if not isinstance(parameters["method_options"], Mapping | None):
         raise TypeError(f"method_options is {parameters['method_options']!r}, but must be a dictionary or None")
     if parameters["method"] != "label-embedding":
-        for name in ("rank", "objective"):
+        for name in ("embedding", "rank", "objective"):
             if parameters[name] is not None:
                 raise ValueError(
                     f"{name} is {parameters[name]!r}, but only method='label-embedding' has one; "
