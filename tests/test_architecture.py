@@ -24,9 +24,6 @@ SLOW_PACKAGES = {
 """Third-party packages that may be imported inside functions, to keep them out of start-up."""
 MOST_LINES = 350
 
-NOT_YET = {"labelemb.lab.methods.make -> labelemb.lab.methods.method"}
-"""Imports that are to go."""
-
 
 @pytest.fixture(scope="module")
 def graph() -> ImportGraph:
@@ -61,16 +58,16 @@ def test_every_module_is_in_a_layer(graph: ImportGraph) -> None:
 
 def test_a_folder_imports_only_from_folders_before_it(graph: ImportGraph) -> None:
     wrong = {str(found) for found in graph.own_imports() if wrong_direction(found)}
-    assert wrong - NOT_YET == set()
+    assert wrong == set()
 
 
 def test_no_modules_import_each_other(graph: ImportGraph) -> None:
-    assert graph.cycles(without=NOT_YET) == []
+    assert graph.cycles() == []
 
 
 def test_imports_stand_at_the_top_of_a_module(graph: ImportGraph) -> None:
     wrong = {f"{found} (line {found.line})" for found in graph.imports if misplaced(found)}
-    assert {text for text in wrong if text.partition(" (")[0] not in NOT_YET} == set()
+    assert wrong == set()
 
 
 def test_no_file_is_too_long(graph: ImportGraph) -> None:
