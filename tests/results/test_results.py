@@ -10,6 +10,8 @@ import pytest
 
 from labelemb.lab.comparison.summary import read_results
 from labelemb.lab.comparison.tables import markdown, render, tables
+from labelemb.lab.methods.method import parse_method
+from labelemb.lab.recipes.recipe import load_recipe
 from tests.helpers.pages import ROOT, text_of
 
 RESULTS = ROOT / "results"
@@ -25,6 +27,30 @@ def test_the_kept_summary_and_table_follow_from_the_kept_runs(name: str) -> None
     kept = json.loads((RESULTS / name / "summary.json").read_text())
     assert json.loads(json.dumps(summary.to_json())) == kept, f"run `python results/refresh.py {name}`"
     assert (RESULTS / name / "table.md").read_text() == render(summary) + "\n"
+
+
+@pytest.mark.parametrize("folder", sorted((RESULTS / "runs").iterdir()), ids=lambda folder: folder.name)
+def test_kept_runs_belong_to_the_recipe_beside_them_and_have_canonical_names(folder: Path) -> None:
+    recipe = load_recipe(str(folder / "recipe.toml"))
+    for file in folder.glob("*/seed-*/result.json"):
+        result = json.loads(file.read_text())
+        assert result["fingerprint"] == recipe.fingerprint()
+        assert result["method"] == file.parent.parent.name == parse_method(result["method"]).name
+        assert result["method_settings"] == json.loads(json.dumps(parse_method(result["method"]).describe()))
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "overrides"),
+    [
+        ("mnist-mlp", "mnist-mlp", []),
+        ("mnist-cnn-bf16", "mnist-cnn", ["train.precision=bf16-mixed"]),
+        ("clinc150-10", "text-csv", ["data.max_per_label=10"]),
+        ("multi30k-en-de-small", "multi30k-en-de-small", []),
+    ],
+)
+def test_kept_runs_can_be_extended_by_the_command_on_the_page(folder: str, name: str, overrides: list[str]) -> None:
+    kept = load_recipe(str(RESULTS / "runs" / folder / "recipe.toml"))
+    assert load_recipe(name, overrides).fingerprint() == kept.fingerprint()
 
 
 @pytest.mark.parametrize("name", SHOWN)

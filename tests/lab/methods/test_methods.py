@@ -140,6 +140,16 @@ def test_the_rising_floor_brings_a_running_embedding_without_a_prior_and_the_cle
     assert not parse_method("reused-labels@rising-floor").clean_observer
 
 
+def test_a_method_that_is_added_to_the_registry_can_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_FACTORIES", dict(registry._FACTORIES))  # gone again after the test
+    name = "plain-without-bias"
+    registry.register(name, lambda d, m, *, rows_per_epoch, total_steps: PlainHead(d, m, bias=False))
+    assert make(name).predictor.bias is None
+    assert parse_method(name).name == name
+    with pytest.raises(UserError, match="method 'plain-without-bias' takes no options"):
+        parse_method(f"{name}@0.1")
+
+
 def test_numbers_reach_the_heads() -> None:
     assert make("label-smoothing").label_smoothing == 0.1
     assert make("label-smoothing@0.2").label_smoothing == 0.2

@@ -243,7 +243,7 @@ class Method:
 def parse_method(text: str) -> Method:
     """The method that a text such as `label-embedding@paper+tau=1` names."""
     kind, at, rest = text.strip().partition("@")
-    if kind not in OPTIONS:
+    if kind not in (*OPTIONS, *registry.names()):
         hint = did_you_mean(kind, METHOD_NAMES) or f": known are {', '.join(METHOD_NAMES)}"
         raise UserError(f"unknown method {kind!r}{hint}")
     switches, settings = read_options(kind, rest) if at else ((), {})

@@ -50,6 +50,11 @@ SWITCHED = ("two_sided_cap", "correct_only")
 WHOLE = ("cap_power", "rank")
 
 
+def options_of(kind: str) -> Options:
+    """Options of a method; a method that was only added to the registry of heads has none."""
+    return OPTIONS.get(kind, Options())
+
+
 def read_options(kind: str, text: str) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Switches and settings from `paper+tau=1`, in the order in which the method lists them."""
     switches: list[str] = []
@@ -59,20 +64,20 @@ def read_options(kind: str, text: str) -> tuple[tuple[str, ...], dict[str, Any]]
     presets = [switch for switch in switches if switch in PRESETS]
     if len(presets) > 1:
         raise UserError(f"method '{kind}@{text}' names two presets, {' and '.join(presets)}: choose one")
-    ordered = tuple(switch for switch in OPTIONS[kind].switches if switch in switches)
-    return ordered, {key: settings[key] for key in OPTIONS[kind].settings if key in settings}
+    ordered = tuple(switch for switch in options_of(kind).switches if switch in switches)
+    return ordered, {key: settings[key] for key in options_of(kind).settings if key in settings}
 
 
 def canonical_name(kind: str, switches: tuple[str, ...], settings: dict[str, Any]) -> str:
     """The method as text: what `read_options` reads back."""
-    main = OPTIONS[kind].main
+    main = options_of(kind).main
     written = [("" if key == main else f"{key}=") + _write_value(value) for key, value in settings.items()]
     options = "+".join([*switches, *written])
     return f"{kind}@{options}" if options else kind
 
 
 def _read_option(kind: str, option: str, switches: list[str], settings: dict[str, Any]) -> None:
-    options = OPTIONS[kind]
+    options = options_of(kind)
     key, equals, value = option.partition("=")
     if equals and key in options.settings:
         settings[key] = _read_value(kind, key, value)
