@@ -10,11 +10,12 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import heads, memory, steps, training_loop
+from benchmarks import heads, memory, operations, steps, training_loop
 
 TABLES = {
     "steps": (steps.measure, "Whole training step, batch 100, Adam, 10 labels"),
     "heads": (heads.measure, "Head alone, forward and backward, labels drawn by Zipf's law"),
+    "operations": (operations.measure, "Operations started and waits of a call and its backward pass, off the CPU"),
     "loop": (training_loop.measure, "The lab's training loop against a bare one, MNIST's MLP, one update"),
     "memory": (memory.measure, "Peak memory of one forward and backward pass"),
 }

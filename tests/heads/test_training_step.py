@@ -19,6 +19,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "compressed": {"embedding": "compressed", "rank": 2},
     "recommended": {"embedding": "running", "objective": Objective.rising_floor()},
     "chunked": {"impl": "chunked"},
+    "some rows": {"embedding": "running", "observe_rows": 8},
 }
 
 
@@ -56,11 +57,12 @@ def check_compiled(backend: str, options: dict[str, Any]) -> None:
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == (2 if "objective" in options else 1)
 
 
-@pytest.mark.parametrize("name", ["dense", "recommended"])
+@pytest.mark.parametrize("name", ["dense", "recommended", "compressed", "some rows"])
 def test_a_compiled_model_trains_as_it_does_uncompiled(name: str) -> None:
     check_compiled("aot_eager", OPTIONS[name])
 
 
+@pytest.mark.slow  # it compiles for half a minute
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
 def test_inductor_trains_the_same_model() -> None:
     check_compiled("inductor", {})

@@ -78,11 +78,13 @@ def objective_value(
     soft_active: bool = True,
     progress: float = 1.0,
     reduction: str = "mean",
+    stands_for: Tensor | None = None,
 ) -> Result:
     """Loss and terms of a batch.
 
     `table` (labels, labels) holds logits if `learned`, else probabilities that stay fixed.
     `z2` is None where no observer exists. The caller stops the gradient between h and z2.
+    `stands_for` (rows,) says how many rows an observed one stands for, 0 for one that is not observed.
     """
     zero = torch.zeros((), dtype=torch.float64)
     per_row: list[dict[str, Tensor]] = []  # weighted, not yet divided
@@ -113,8 +115,9 @@ def objective_value(
             row["hard"] = row["hard"] + w * hard
             row["soft"] = row["soft"] + w * soft
 
-            if z2 is None:
+            if z2 is None or (stands_for is not None and stands_for[i] == 0):
                 continue
+            w *= 1.0 if stands_for is None else float(stands_for[i])
             observed = softmax(z2[i])
             row["observer"] = row["observer"] + w * -torch.log(observed[y])
             excess = observed[y] - objective.alpha
@@ -155,6 +158,7 @@ def running_update(
     weight: Tensor | None = None,
     sample_weight: Tensor | None = None,
     ignore_index: int = -100,
+    stands_for: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The running table of probabilities and its masses after a training call that saw these rows.
 
@@ -168,7 +172,7 @@ def running_update(
         for y, share in row:
             if objective.correct_only and z2[i][y] != z2[i].max():
                 continue
-            w = share
+            w = share * (1.0 if stands_for is None else float(stands_for[i]))
             if weight is not None:
                 w *= float(weight[y])
             if sample_weight is not None:

@@ -141,3 +141,16 @@ def test_a_disk_that_refuses_everything_is_one_error(tmp_path: Path, monkeypatch
     ):
         with pytest.raises(UserError, match=r"cannot write .*: Read-only file system"):
             write()
+
+
+def test_a_pipe_or_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        files.write_text(pipe, "through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]

@@ -1,12 +1,14 @@
 """Optional packages that are missing are named with what needs them and how to get them."""
 
 import importlib
+import importlib.metadata
+import sys
 from types import ModuleType
 
 import pytest
 
 from labelemb.support.errors import UserError
-from labelemb.support.optional import MissingPackageError, import_optional
+from labelemb.support.optional import MissingPackageError, import_optional, version_only
 
 
 def test_a_module_that_is_there_is_imported() -> None:
@@ -28,3 +30,17 @@ def test_a_package_that_lacks_something_itself_is_not_called_missing(monkeypatch
     monkeypatch.setattr(importlib, "import_module", broken)
     with pytest.raises(ModuleNotFoundError, match="No module named 'inner'"):
         import_optional("outer", "a map", "plot")
+
+
+def test_a_package_that_is_asked_for_its_version_only_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "filelock", raising=False)
+    with version_only("filelock"):
+        stand_in = importlib.import_module("filelock")
+        assert stand_in.__version__ == importlib.metadata.version("filelock")
+        assert not hasattr(stand_in, "FileLock")
+    assert importlib.import_module("filelock").FileLock, "afterwards it is the package itself"
+
+
+def test_a_package_that_is_not_installed_stays_missing() -> None:
+    with version_only("no_such"), pytest.raises(ModuleNotFoundError):
+        importlib.import_module("no_such")

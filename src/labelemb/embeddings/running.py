@@ -134,6 +134,10 @@ class RunningEmbedding(LabelEmbedding):
             self._pending[0].index_add_(0, labels, sums)
             self._pending[1].index_add_(0, labels, masses)
         else:
+            # of the processes' tables one is kept (docs/many-processes.md): its rows stand for those of all
+            processes = sum_over_processes.processes()
+            if processes > 1:
+                sums, masses = sums * processes, masses * processes
             self._average_in(labels, sums, masses)
         return nothing
 

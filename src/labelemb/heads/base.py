@@ -161,8 +161,8 @@ class Head(nn.Module):
             hidden_batches: hidden states (..., in_features), one tensor or several.
             targets: labels (...) of rows that were held back, as many tensors. The temperature with the lowest cross
                 entropy is taken. Without targets the predictor is made to agree with the observer, which is trained
-                with hard labels alone and is nearly calibrated on training inputs; heads without an observer need
-                targets.
+                with hard labels alone: the likelihood rises, but the probabilities are as far off as the observer's
+                own (docs/drop-in.md has numbers). Heads without an observer need targets.
         """
         if targets is not None:
             found = target_temperature(hidden_batches, targets, self.logits, self.ignore_index)

@@ -13,19 +13,17 @@ from labelemb.embeddings.make import EmbeddingName, is_fixed, make_embedding
 from labelemb.heads.base import Head, HeadOutput
 from labelemb.heads.clock import Clock
 from labelemb.heads.defaults import DEFAULT
+from labelemb.heads.implementation import Implementation, ImplementationChoice
 from labelemb.labelspace import LabelSpace
 from labelemb.losses.autograd import autograd_loss
 from labelemb.losses.batch import Batch
-from labelemb.losses.chunked import ChunkOptions, chunked_loss
+from labelemb.losses.chunked import chunked_loss
+from labelemb.losses.kernel import PredictorKernel, kernel_loss
 from labelemb.losses.objective import Objective
 from labelemb.losses.parts import Parts, apply_linear
 from labelemb.losses.result import LossResult, RightLabels
+from labelemb.losses.sampling import observe_some
 from labelemb.support.tensors import sum_over_processes
-
-Implementation = Literal["auto", "autograd", "chunked"]
-
-FEW_LOGITS = 1 << 20
-"""Up to this many logits "auto" takes plain autograd, which then is as fast."""
 
 
 class LabelEmbeddingHead(Head):
@@ -53,6 +51,10 @@ class LabelEmbeddingHead(Head):
         impl: "autograd" is plain autograd; "chunked" computes gradients in the forward pass, in memory that does not
             grow with rows x labels; "auto" takes autograd for few logits, else chunks.
         chunk_rows: rows of logits at once in chunks; None for as many as are fast on the device.
+        observe_rows: the most rows of a call that go through the observer, drawn anew in each; None for all. The
+            predictor sees every row. "auto" is None, and from 4,096 labels on what `labelemb.heads.defaults` says.
+        kernel: computes the predictor's cross entropy in place of the chunks: kernel(hidden, weight, bias, labels)
+            gives a differentiable loss per row. `out.correct` is then None. Soft targets and losses per row do without.
         total_steps: optimiser updates of the whole training, for an objective with a mass floor or `soft_start` where
             calls do not pass progress=. The head then counts its training calls. Without either a mass floor stands at
             its end value from the first call on.
@@ -72,25 +74,30 @@ class LabelEmbeddingHead(Head):
         ignore_index: int = -100,
         impl: Implementation = "auto",
         chunk_rows: int | None = None,
+        observe_rows: int | Literal["auto"] | None = "auto",
+        kernel: PredictorKernel | None = None,
         total_steps: int | None = None,
     ) -> None:
         objective = DEFAULT.objective if objective is None else objective
         if embedding is None:
             embedding = DEFAULT.embedding(num_labels)
-        if impl not in ("auto", "autograd", "chunked"):
-            raise ValueError(f'impl is {impl!r}, but must be "auto", "autograd" or "chunked"')
-        if chunk_rows is not None and (chunk_rows < 1 or impl == "autograd"):
-            raise ValueError(f'chunk_rows is {chunk_rows}, but must be 1 or more, and impl "auto" or "chunked"')
+        ImplementationChoice(impl, chunk_rows)
+        if kernel is not None and impl == "autograd":
+            raise ValueError('kernel= would be ignored with impl="autograd": pass impl="auto" or "chunked"')
         # labels that are fixed are known from the start: nothing has to wait for them
         soft_start = 0 if is_fixed(embedding) else objective.soft_start
         clock = Clock(objective.mass_floor, soft_start, total_steps)
         # the predictor is drawn first, so that every method of a seed starts with the same one
         super().__init__(in_features, num_labels, bias=bias, weight=weight, ignore_index=ignore_index, clock=clock)
-        self.objective, self.impl, self.chunk_rows = objective, impl, chunk_rows
+        self.objective, self.impl, self.chunk_rows, self.kernel = objective, impl, chunk_rows, kernel
         self.embedding = make_embedding(num_labels, embedding, rank=rank, rows_per_epoch=rows_per_epoch)
         self.observer = nn.Linear(in_features, num_labels, bias=bias) if self.embedding.needs_observer else None
         self.counts: Tensor
         self.register_buffer("counts", torch.zeros(num_labels, dtype=torch.long))
+        self.observe_rows = self._checked_observe_rows(observe_rows)
+        self.draws: Tensor | None
+        self.register_buffer("draws", None if self.observe_rows is None else torch.zeros((), dtype=torch.long))
+        self.register_load_state_dict_pre_hook(_fit_draws)
 
     @classmethod
     def from_linear(cls, layer: nn.Linear, **options: Any) -> Self:
@@ -141,33 +148,45 @@ class LabelEmbeddingHead(Head):
             shown.append(f"objective={self.objective!r}")
         if self.impl != "auto":
             shown.append(f"impl={self.impl!r}")
+        if self.observe_rows is not None:
+            shown.append(f"observe_rows={self.observe_rows}")
         if self.total_steps is not None:
             shown.append(f"total_steps={self.total_steps}")
         return ", ".join(shown)
 
+    def _checked_observe_rows(self, observe_rows: int | Literal["auto"] | None) -> int | None:
+        if observe_rows == "auto":
+            return DEFAULT.observe_rows(self.num_labels) if self.embedding.needs_observer else None
+        if observe_rows is not None and observe_rows < 1:
+            raise ValueError(f"observe_rows is {observe_rows}, but must be 1 or more, or None for all rows")
+        if observe_rows is not None and not self.embedding.needs_observer:
+            raise ValueError(f"observe_rows={observe_rows} would be ignored: a fixed embedding has no observer")
+        return observe_rows
+
     def _training_output(self, batch: Batch) -> HeadOutput:
+        if self.observe_rows is not None and self.observer is not None:
+            assert self.draws is not None
+            batch = observe_some(batch, self.observe_rows, self.draws)
         found = self._loss(batch)
-        if self.training and found.right is not None:
-            self._count_right(found.right)
+        if self.training:
+            self._count(found)
         return HeadOutput(
             found.loss, found.terms, found.logits, found.correct, found.observer_correct, found.observer_rows
         )
 
     def _loss(self, batch: Batch) -> LossResult:
-        if self._uses_chunks(batch):
-            return chunked_loss(self.parts(), batch, ChunkOptions(self.chunk_rows))
+        choice = ImplementationChoice(self.impl, self.chunk_rows)
+        if self.kernel is not None and batch.labels is not None and batch.reduction == "mean":
+            return kernel_loss(self.parts(), batch, self.kernel, choice.options)
+        if choice.uses_chunks(batch, self.num_labels):
+            return chunked_loss(self.parts(), batch, choice.options)
         return autograd_loss(self.parts(), batch)
 
-    def _uses_chunks(self, batch: Batch) -> bool:
-        if self.impl == "autograd":
-            return False
-        if batch.reduction == "none":
-            if self.impl == "chunked":
-                raise ValueError('reduction="none" needs impl="autograd" or "auto": chunks only add rows up')
-            return False
-        if batch.labels is None or torch.compiler.is_compiling():
-            return False
-        return self.impl == "chunked" or len(batch.hidden) * self.num_labels > FEW_LOGITS
+    def _count(self, found: LossResult) -> None:
+        if found.right is not None:
+            self._count_right(found.right)
+        if self.draws is not None:
+            self.draws.add_(1)
 
     def _count_right(self, right: RightLabels) -> None:
         """Count the right observations of each label."""
@@ -176,3 +195,13 @@ class LabelEmbeddingHead(Head):
             self.counts.add_(sum_over_processes(new))
         else:
             self.counts.index_add_(0, *right)
+
+
+def _fit_draws(module: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
+    """Weights of a head that observed another number of rows may be loaded: how many draws it made is no weight."""
+    assert isinstance(module, LabelEmbeddingHead)
+    name = f"{prefix}draws"
+    if module.draws is None:
+        state.pop(name, None)
+    else:
+        state.setdefault(name, torch.zeros_like(module.draws))

@@ -6,10 +6,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from labelemb.embeddings.even import EvenTargets
+from labelemb.heads.base import HeadOutput
 from labelemb.heads.clock import Clock
+from labelemb.heads.implementation import Implementation, ImplementationChoice
 from labelemb.heads.logit_head import LogitHead
 from labelemb.losses.batch import Batch
+from labelemb.losses.chunked import chunked_loss
 from labelemb.losses.objective import Objective
+from labelemb.losses.parts import Parts
 from labelemb.losses.terms import target_shares
 
 
@@ -27,6 +32,8 @@ class PlainHead(LogitHead):
             `PlainHead(d, m, label_smoothing=0.9, mass_floor=0.9)` is the schedule of label embedding with nothing
             learned.
         total_steps: optimiser updates of the whole training.
+        impl, chunk_rows: as in `LabelEmbeddingHead`: with many logits, in chunks that are never in memory at once.
+            Label weights together with label smoothing take plain autograd.
     """
 
     def __init__(
@@ -40,17 +47,32 @@ class PlainHead(LogitHead):
         bias: bool = True,
         weight: Tensor | None = None,
         ignore_index: int = -100,
+        impl: Implementation = "auto",
+        chunk_rows: int | None = None,
     ) -> None:
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"label_smoothing is {label_smoothing}, but must be in [0, 1]")
         if mass_floor and not label_smoothing:
             raise ValueError(f"mass_floor={mass_floor} would be ignored: without label_smoothing= nothing is spread")
-        mixing = Objective(soft_weight=label_smoothing, mass_floor=mass_floor)
+        if impl == "chunked" and weight is not None and label_smoothing:
+            raise ValueError('label weights with label smoothing need impl="autograd" or "auto"')
+        ImplementationChoice(impl, chunk_rows)
+        rest = None if mass_floor else 1 - label_smoothing
+        mixing = Objective(hard_weight=rest, soft_weight=label_smoothing, mass_floor=mass_floor)
         clock = Clock(mass_floor, total_steps=total_steps)
         super().__init__(in_features, num_labels, bias=bias, weight=weight, ignore_index=ignore_index, clock=clock)
-        self.mixing = mixing
+        self.mixing, self.impl, self.chunk_rows = mixing, impl, chunk_rows
         self.label_smoothing, self.mass_floor = label_smoothing, mass_floor
         self.hard_weight, self.soft_weight = 1 - label_smoothing, label_smoothing
+
+    def _training_output(self, batch: Batch) -> HeadOutput:
+        choice = ImplementationChoice(self.impl, self.chunk_rows)
+        weighted_entries = self.weight is not None and self.label_smoothing > 0  # other terms than the chunks have
+        if weighted_entries or not choice.uses_chunks(batch, self.num_labels):
+            return super()._training_output(batch)
+        targets = EvenTargets(self.num_labels) if self.label_smoothing else None
+        found = chunked_loss(Parts(self.predictor, None, targets, self.mixing), batch, choice.options)
+        return HeadOutput(found.loss, found.terms, found.logits, found.correct)
 
     def _shares(self, batch: Batch) -> tuple[Tensor | float, Tensor | float]:
         if not self.mass_floor:

@@ -22,8 +22,17 @@ ALL_SOFT_LABELS = 1024
 """Up to here soft targets use all rows of the embedding, without looking which labels have mass."""
 
 
+class Reading(NamedTuple):
+    """What a layer says about its rows."""
+
+    logits: Tensor  # (rows, labels), zeros in ignored rows
+    log_p: Tensor  # (rows, labels)
+    own_loss: Tensor  # of pairs: -log_p at the label
+    right: Tensor  # of pairs, False where not valid
+
+
 class PredictorRows(NamedTuple):
-    """The predictor's parts of the objective, unweighted; (rows,), or (rows, k) for soft targets."""
+    """The predictor's parts of the objective, unweighted; quantities of pairs."""
 
     hard: Tensor
     soft: Tensor
@@ -31,10 +40,17 @@ class PredictorRows(NamedTuple):
     """Both by their shares of the target, where these differ from row to row (a mass floor)."""
 
 
+class Seen(NamedTuple):
+    """What the embedding learns from, and the observer's terms; None without an observer."""
+
+    teacher: Reading
+    observed: Observation | None
+
+
 def autograd_loss(parts: Parts, batch: Batch) -> LossResult:
     """The objective of a batch."""
     z1 = apply_linear(parts.predictor, batch.hidden)
-    z2 = None if parts.observer is None else apply_linear(parts.observer, batch.observer_input)
+    z2 = None if parts.observer is None else apply_linear(parts.observer, batch.for_observer.observer_input)
     with torch.autocast(z1.device.type, enabled=False):
         work = _IntegerLabels(parts, batch) if batch.labels is not None else _SoftTargets(parts, batch)
         return work.result(z1, z2)
@@ -48,72 +64,67 @@ class _Objective:
     """
 
     labels: Tensor  # (rows,), or (k,)
-    weights: Tensor  # of pairs
-    valid: Tensor  # of pairs
+    seen_labels: Tensor  # the same of the observed rows
+    seen_weights: Tensor  # of observed pairs
 
     def __init__(self, parts: Parts, batch: Batch) -> None:
-        self.parts, self.batch, self.objective = parts, batch, parts.objective
+        assert parts.embedding is not None
+        self.embedding, self.batch, self.objective = parts.embedding, batch, parts.objective
+        self.valid_rows = batch.valid_rows
 
     def result(self, z1: Tensor, z2: Tensor | None) -> LossResult:
         batch = self.batch
-        predicted = self.predict(batch.masked(z1))
-        z2 = None if z2 is None else batch.masked(z2)
-        teacher = z2 if z2 is not None else (batch.masked(z1) if self.parts.embedding.learns else None)
-        right = None if teacher is None else self.largest_at(teacher)
-        observed = None if z2 is None or right is None else self.observe(z2, right)
+        first, second = self.read(z1, z2)
+        predicted = self.predict(first)
+        seen = self.see(first, second)
         reduce = self.mean if batch.reduction == "mean" else self.per_row
-        loss, terms = reduce(predicted, observed, teacher, right)
-        logits, correct = batch.rowwise(z1), count_correct(z1, batch)
-        if right is None:
+        loss, terms = reduce(predicted, seen)
+        logits, correct = batch.rowwise(z1), self.count_correct(first)
+        if seen is None:
             return LossResult(loss, terms, logits, correct)
-        right = right & self.valid
-        counts = RightLabels(self.labels, right.long() if right.ndim == 1 else right.sum(0))
-        if z2 is None:
+        right = seen.teacher.right
+        counts = RightLabels(self.seen_labels, right.long() if right.ndim == 1 else right.sum(0))
+        if second is None:
             return LossResult(loss, terms, logits, correct, right=counts)
         rows_right = (right if right.ndim == 1 else right.any(-1)).sum()
-        return LossResult(loss, terms, logits, correct, rows_right, batch.valid.sum(), counts)
+        seen_rows = self.valid_rows if batch.observed is None else batch.observed.valid_rows
+        return LossResult(loss, terms, logits, correct, rows_right, seen_rows, counts)
 
-    def mean(
-        self, predicted: PredictorRows, observed: Observation | None, teacher: Tensor | None, right: Tensor | None
-    ) -> tuple[Tensor, LossTerms]:
+    def see(self, first: Reading, second: Reading | None) -> Seen | None:
+        if second is not None:
+            return Seen(second, observe(second.own_loss, second.right, self.objective))
+        return Seen(first, None) if self.embedding.learns else None
+
+    def mean(self, predicted: PredictorRows, seen: Seen | None) -> tuple[Tensor, LossTerms]:
         objective, total = self.objective, self.batch.divisor
-        columns = [predicted.hard, predicted.soft]
-        columns += [] if observed is None else [observed.loss, observed.cap]
-        columns += [] if predicted.mixed is None else [predicted.mixed]
-        sums = self.weighted_sums(columns)
+        columns = [predicted.hard, predicted.soft, *([] if predicted.mixed is None else [predicted.mixed])]
+        observed = None if seen is None else seen.observed
+        sums = self.weighted_sums(columns, [] if observed is None else [observed.loss, observed.cap])
         hard, soft, *others = (sums / total).unbind()
-        observer, cap = others[:2] if observed is not None else (hard.new_zeros(()), hard.new_zeros(()))
+        observer, cap = others[-2:] if observed is not None else (hard.new_zeros(()), hard.new_zeros(()))
         if observed is not None and objective.cap_reduction == "sum":
-            cap = sums[3]
+            cap = sums[-1]
         embedding = hard.new_zeros(())
-        if teacher is not None and right is not None and self.parts.embedding.learns:
-            embedding = self.learn(teacher, right) / self.embedding_divisor(total, right)
+        if seen is not None and self.embedding.learns:
+            embedding = self.learn(seen.teacher) / self.embedding_divisor(total, seen.teacher.right)
         terms = LossTerms(hard, soft, observer, cap, embedding)
-        if predicted.mixed is None:
-            hard_share, soft_share = self.shares(hard)
-            supervision = hard_share * hard + soft_share * soft
-        else:
-            supervision = others[-1]
+        supervision = self.supervision(hard, soft) if predicted.mixed is None else others[0]
         return supervision + training_terms(terms, objective), terms
 
-    def per_row(
-        self, predicted: PredictorRows, observed: Observation | None, teacher: Tensor | None, right: Tensor | None
-    ) -> tuple[Tensor, LossTerms]:
+    def per_row(self, predicted: PredictorRows, seen: Seen | None) -> tuple[Tensor, LossTerms]:
         hard, soft = self.weighted_rows(predicted.hard), self.weighted_rows(predicted.soft)
         zero = torch.zeros_like(hard)
+        observed = None if seen is None else seen.observed
         observer = zero if observed is None else self.weighted_rows(observed.loss)
         cap = zero if observed is None else self.weighted_rows(observed.cap)
         embedding = zero
-        if teacher is not None and right is not None and self.parts.embedding.learns:
-            embedding = self.embedding_rows(teacher, right)
+        if seen is not None and self.embedding.learns:
+            embedding = self.embedding_rows(seen.teacher)
             with torch.no_grad():
-                self.learn(teacher, right)
+                self.learn(seen.teacher)
         terms = LossTerms(hard, soft, observer, cap, embedding)
-        if predicted.mixed is None:
-            hard_share, soft_share = self.shares(hard)
-            supervision = hard_share * hard + soft_share * soft
-        else:
-            supervision = self.weighted_rows(predicted.mixed)
+        mixed = predicted.mixed
+        supervision = self.supervision(hard, soft) if mixed is None else self.weighted_rows(mixed)
         loss = supervision + training_terms(terms, self.objective)
         return self.batch.rowwise(loss), LossTerms(*(self.batch.rowwise(term) for term in terms))
 
@@ -125,32 +136,37 @@ class _Objective:
         hard_share, soft_share = self.shares(own_mass)
         return PredictorRows(hard, soft, hard_share * hard + soft_share * soft)
 
+    def supervision(self, hard: Tensor, soft: Tensor) -> Tensor:
+        """Both by their weights, where these are the same for all rows."""
+        hard_share, soft_share = self.shares(hard)
+        return hard_share * hard + soft_share * soft
+
     def shares(self, own_mass: Tensor) -> tuple[Tensor | float, Tensor | float]:
         return target_shares(own_mass, self.objective, self.batch.progress, self.batch.soft_active)
 
-    def gate(self, teacher: Tensor, right: Tensor) -> Tensor:
+    def gate(self, teacher: Reading) -> Tensor:
         """The weight with which the embedding learns from each pair."""
         if self.objective.correct_only:
-            return self.weights * right
-        best = teacher.detach().amax(-1)
+            return self.seen_weights * teacher.right
+        best = teacher.logits.detach().amax(-1)
         finite = best - best == 0
-        return self.weights * (finite if self.weights.ndim == 1 else finite.unsqueeze(-1))
+        return self.seen_weights * (finite if self.seen_weights.ndim == 1 else finite.unsqueeze(-1))
 
     def embedding_divisor(self, total: Tensor, right: Tensor) -> Tensor:
         if self.objective.embedding_reduction == "all":
             return total
-        return (self.weights * right).sum().clamp_min(1)
+        return (self.seen_weights * right).sum().clamp_min(1)
 
-    def predict(self, z1: Tensor) -> PredictorRows:
+    def read(self, z1: Tensor, z2: Tensor | None) -> tuple[Reading, Reading | None]:
         raise NotImplementedError
 
-    def largest_at(self, teacher: Tensor) -> Tensor:
+    def predict(self, first: Reading) -> PredictorRows:
         raise NotImplementedError
 
-    def observe(self, z2: Tensor, right: Tensor) -> Observation:
+    def count_correct(self, first: Reading) -> Tensor:
         raise NotImplementedError
 
-    def weighted_sums(self, columns: list[Tensor]) -> Tensor:
+    def weighted_sums(self, predicted: list[Tensor], observed: list[Tensor]) -> Tensor:
         """Quantities of pairs, summed over all pairs with their weights."""
         raise NotImplementedError
 
@@ -158,11 +174,11 @@ class _Objective:
         """The same summed for each row, (rows,)."""
         raise NotImplementedError
 
-    def learn(self, teacher: Tensor, right: Tensor) -> Tensor:
+    def learn(self, teacher: Reading) -> Tensor:
         """Let the embedding learn; gives the sum of its term."""
         raise NotImplementedError
 
-    def embedding_rows(self, teacher: Tensor, right: Tensor) -> Tensor:
+    def embedding_rows(self, teacher: Reading) -> Tensor:
         """The embedding term of each row, (rows,)."""
         raise NotImplementedError
 
@@ -170,48 +186,57 @@ class _Objective:
 class _IntegerLabels(_Objective):
     def __init__(self, parts: Parts, batch: Batch) -> None:
         super().__init__(parts, batch)
+        seen = batch.for_observer
         assert batch.labels is not None
-        self.labels, self.weights, self.valid = batch.labels, batch.weights, batch.valid
-        self.own = self.labels.unsqueeze(-1)  # (rows, 1)
+        assert seen.labels is not None
+        self.labels, self.seen_labels = batch.labels, seen.labels
+        self.seen_weights = seen.weights
 
-    def predict(self, z1: Tensor) -> PredictorRows:
-        log_z1 = F.log_softmax(widened(z1), dim=-1)
+    def read(self, z1: Tensor, z2: Tensor | None) -> tuple[Reading, Reading | None]:
+        if z2 is None:
+            return _read(z1, self.labels, self.batch), None
+        if self.batch.observed is not None:
+            return _read(z1, self.labels, self.batch), _read(z2, self.seen_labels, self.batch.observed)
+        # one operation for both layers in place of two: with few labels, starting it is what costs
+        both = _read(torch.stack([z1, z2]), self.labels.expand(2, -1), self.batch)
+        first, second = zip(*(value.unbind() for value in both), strict=True)
+        return Reading(*first), Reading(*second)
+
+    def predict(self, first: Reading) -> PredictorRows:
         with torch.no_grad():
-            q = self.parts.embedding.probabilities(self.labels).to(log_z1.dtype)  # (rows, labels)
-        hard = F.nll_loss(log_z1, self.labels, reduction="none")
-        own_mass = q.gather(-1, self.own).squeeze(-1) if self.objective.mass_floor > 0 else None
-        return self.predictor_rows(hard, -(q * log_z1).sum(-1), own_mass)
+            q = self.embedding.probabilities(self.labels).to(first.log_p.dtype)  # (rows, labels)
+        own_mass = q.gather(-1, self.labels.unsqueeze(-1)).squeeze(-1) if self.objective.mass_floor > 0 else None
+        return self.predictor_rows(first.own_loss, -(q * first.log_p).sum(-1), own_mass)
 
-    def largest_at(self, teacher: Tensor) -> Tensor:
-        return largest_at(teacher, self.own).squeeze(-1)
+    def count_correct(self, first: Reading) -> Tensor:
+        return first.right.sum()
 
-    def observe(self, z2: Tensor, right: Tensor) -> Observation:
-        log_p = -F.nll_loss(F.log_softmax(widened(z2), dim=-1), self.labels, reduction="none")
-        return observe(log_p, right, self.objective)
-
-    def weighted_sums(self, columns: list[Tensor]) -> Tensor:
-        return torch.stack(columns) @ self.weights
+    def weighted_sums(self, predicted: list[Tensor], observed: list[Tensor]) -> Tensor:
+        if self.batch.observed is None or not observed:
+            return torch.stack(predicted + observed) @ self.batch.weights
+        return torch.cat([torch.stack(predicted) @ self.batch.weights, torch.stack(observed) @ self.seen_weights])
 
     def weighted_rows(self, values: Tensor) -> Tensor:
-        return self.weights * values
+        return self.batch.weights * values
 
-    def learn(self, teacher: Tensor, right: Tensor) -> Tensor:
+    def learn(self, teacher: Reading) -> Tensor:
+        num_labels = teacher.logits.shape[-1]
         with torch.no_grad():
-            labels, place, slots = group_by_label(self.labels, teacher.shape[-1])
-            gate = self.gate(teacher, right).unsqueeze(-1)
-            seen = softened(teacher, self.objective.tau) * gate
-            sums = seen.new_zeros(slots, teacher.shape[-1]).index_add_(0, place, seen)
-            masses = gate.new_zeros(slots).index_add_(0, place, gate.squeeze(-1))
-            self.parts.embedding.begin(self.batch.valid.sum())
-        term = self.parts.embedding.learn_from(labels, sums, masses)
-        self.parts.embedding.finish()
+            labels, place, slots = group_by_label(self.seen_labels, num_labels)
+            # a row's gate at its label: one product then sums rows by label, the sums of its columns are the masses
+            gates = self.gate(teacher).unsqueeze(-1)
+            gates = gates.new_zeros(len(place), slots).scatter_(1, place.unsqueeze(-1), gates)
+            sums, masses = gates.T @ softened(teacher.logits, self.objective.tau), gates.sum(0)
+            self.embedding.begin(self.valid_rows)
+        term = self.embedding.learn_from(labels, sums, masses)
+        self.embedding.finish()
         return term
 
-    def embedding_rows(self, teacher: Tensor, right: Tensor) -> Tensor:
-        log_e = self.parts.embedding.trained_log_rows(self.labels)
+    def embedding_rows(self, teacher: Reading) -> Tensor:
+        log_e = self.embedding.trained_log_rows(self.seen_labels)
         if log_e is None:
-            return torch.zeros_like(self.weights)
-        return self.gate(teacher, right) * -(softened(teacher, self.objective.tau) * log_e).sum(-1)
+            return torch.zeros_like(self.seen_weights)
+        return self.gate(teacher) * -(softened(teacher.logits, self.objective.tau) * log_e).sum(-1)
 
 
 class _SoftTargets(_Objective):
@@ -226,41 +251,55 @@ class _SoftTargets(_Objective):
         if len(labels) > ALL_SOFT_LABELS:
             labels = labels[valid.any(0)]
             weights, valid = weights[:, labels], valid[:, labels]
-        self.labels, self.weights, self.valid = labels, weights, valid
+        self.labels = self.seen_labels = labels
+        self.seen_weights, self.valid = weights, valid
 
-    def predict(self, z1: Tensor) -> PredictorRows:
-        log_z1 = F.log_softmax(widened(z1), dim=-1)
+    def read(self, z1: Tensor, z2: Tensor | None) -> tuple[Reading, Reading | None]:
+        return self._read(z1), None if z2 is None else self._read(z2)
+
+    def _read(self, logits: Tensor) -> Reading:
+        logits = self.batch.masked(logits)
+        log_p = F.log_softmax(widened(logits), dim=-1)
+        right = largest_at(logits, self.labels.expand(len(logits), -1)) & self.valid
+        return Reading(logits, log_p, -log_p[:, self.labels], right)
+
+    def predict(self, first: Reading) -> PredictorRows:
         with torch.no_grad():
-            q = self.parts.embedding.probabilities(self.labels).to(log_z1.dtype)  # (k, labels)
+            q = self.embedding.probabilities(self.labels).to(first.log_p.dtype)  # (k, labels)
         own_mass = q.gather(-1, self.labels.unsqueeze(-1)).squeeze(-1) if self.objective.mass_floor > 0 else None
-        return self.predictor_rows(-log_z1[:, self.labels], -log_z1 @ q.T, own_mass)
+        return self.predictor_rows(first.own_loss, -first.log_p @ q.T, own_mass)
 
-    def largest_at(self, teacher: Tensor) -> Tensor:
-        return largest_at(teacher, self.labels.expand(len(teacher), -1))
+    def count_correct(self, first: Reading) -> Tensor:
+        return count_correct(first.logits, self.batch)
 
-    def observe(self, z2: Tensor, right: Tensor) -> Observation:
-        return observe(F.log_softmax(widened(z2), dim=-1)[:, self.labels], right, self.objective)
-
-    def weighted_sums(self, columns: list[Tensor]) -> Tensor:
-        return torch.stack([(self.weights * column).sum() for column in columns])
+    def weighted_sums(self, predicted: list[Tensor], observed: list[Tensor]) -> Tensor:
+        return torch.stack([(self.seen_weights * column).sum() for column in predicted + observed])
 
     def weighted_rows(self, values: Tensor) -> Tensor:
-        return (self.weights * values).sum(-1)
+        return (self.seen_weights * values).sum(-1)
 
-    def learn(self, teacher: Tensor, right: Tensor) -> Tensor:
+    def learn(self, teacher: Reading) -> Tensor:
         with torch.no_grad():
-            gate = self.gate(teacher, right)
-            sums = gate.T @ softened(teacher, self.objective.tau)
-            self.parts.embedding.begin(self.batch.valid.sum())
-        term = self.parts.embedding.learn_from(self.labels, sums, gate.sum(0))
-        self.parts.embedding.finish()
+            gate = self.gate(teacher)
+            sums = gate.T @ softened(teacher.logits, self.objective.tau)
+            self.embedding.begin(self.valid_rows)
+        term = self.embedding.learn_from(self.labels, sums, gate.sum(0))
+        self.embedding.finish()
         return term
 
-    def embedding_rows(self, teacher: Tensor, right: Tensor) -> Tensor:
-        log_e = self.parts.embedding.trained_log_rows(self.labels)
+    def embedding_rows(self, teacher: Reading) -> Tensor:
+        log_e = self.embedding.trained_log_rows(self.labels)
         if log_e is None:
             return torch.zeros_like(self.batch.weights)
-        return (self.gate(teacher, right) * -(softened(teacher, self.objective.tau) @ log_e.T)).sum(-1)
+        return (self.gate(teacher) * -(softened(teacher.logits, self.objective.tau) @ log_e.T)).sum(-1)
+
+
+def _read(logits: Tensor, labels: Tensor, batch: Batch) -> Reading:
+    """Logits (..., rows, labels) at the labels (..., rows)."""
+    own, logits = labels.unsqueeze(-1), batch.masked(logits)
+    log_p = F.log_softmax(widened(logits), dim=-1)
+    right = largest_at(logits, own).squeeze(-1) & batch.valid
+    return Reading(logits, log_p, -log_p.gather(-1, own).squeeze(-1), right)
 
 
 def count_correct(logits: Tensor, batch: Batch) -> Tensor:

@@ -57,6 +57,17 @@ class Batch:
     reduction: Literal["mean", "none"]
     progress: float | Tensor | None = None  # how far the training is; None without a clock
     soft_active: bool | Tensor = True  # whether the soft term has started
+    observed: Batch | None = None  # the rows that the observer sees, where these are not all
+
+    @property
+    def for_observer(self) -> Batch:
+        """The rows that the observer sees."""
+        return self if self.observed is None else self.observed
+
+    @property
+    def valid_rows(self) -> Tensor:
+        """How many rows are valid."""
+        return self.valid.sum()
 
     @property
     def divisor(self) -> Tensor:

@@ -30,7 +30,8 @@ class Parts:
 
     predictor: LinearLayer
     observer: LinearLayer | None
-    embedding: LabelEmbedding
+    embedding: LabelEmbedding | None
+    """None: there are no soft targets."""
     objective: Objective
 
 

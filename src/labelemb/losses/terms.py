@@ -61,7 +61,7 @@ def label_embedding_loss(
     q = F.softmax(widened(e.detach()), dim=-1)
     hard, soft = -log_z1.gather(-1, own).squeeze(-1), -(q * log_z1).sum(-1)
     hard_share, soft_share = target_shares(q.gather(-1, own).squeeze(-1), objective, progress)
-    seen = observe(F.log_softmax(widened(z2), dim=-1).gather(-1, own), largest_at(z2, own), objective)
+    seen = observe(-F.log_softmax(widened(z2), dim=-1).gather(-1, own), largest_at(z2, own), objective)
     gate = seen.right.to(hard.dtype)
     embedding = -(softened(z2, objective.tau) * F.log_softmax(widened(e), dim=-1)).sum(-1, keepdim=True)
     rows = max(1, len(targets))
@@ -76,9 +76,9 @@ def label_embedding_loss(
     return (hard_share * hard + soft_share * soft).sum() / rows + training_terms(terms, objective), terms
 
 
-def observe(log_p: Tensor, right: Tensor, objective: Objective) -> Observation:
-    """The observer's terms, from the log-probability that it gives to each label."""
-    return Observation(-log_p, cap_of(log_p.exp(), objective), right)
+def observe(loss: Tensor, right: Tensor, objective: Objective) -> Observation:
+    """The observer's terms, from H(y, z2')."""
+    return Observation(loss, cap_of((-loss).exp(), objective), right)
 
 
 def softened(teacher: Tensor, tau: float) -> Tensor:

@@ -6,6 +6,7 @@ process that was killed, and the next write in that folder removes it.
 """
 
 import errno
+import hashlib
 import json
 import os
 import secrets
@@ -37,11 +38,16 @@ def make_folder(path: Path) -> None:
 def replacing(path: str | os.PathLike[str], previous: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write to, whose bytes appear at `path` only when the block ends without an exception.
 
-    A link is followed, so that it keeps pointing at the file. With `previous`, the file that was at `path` is renamed
-    to it just before. Of several processes that write the same file, the last wins. `UserError` where the disk fails.
+    A link is followed, so that it keeps pointing at the file; a device or a pipe is written to. With `previous`, the
+    file that was at `path` is renamed to it just before. Of several processes that write the same file, the last wins.
+    `UserError` where the disk fails.
     """
     try:
         target = _follow_links(Path(path))
+        if target.exists() and not target.is_file() and not target.is_dir():  # /dev/null, say, which must stay
+            with target.open("wb") as device:
+                yield device
+            return
         remove_leftovers(target.parent)
         file, aside = _create_aside(target.parent)
         try:
@@ -94,6 +100,15 @@ def read_object(path: Path, required: Iterable[str] = ()) -> dict[str, Any]:
     if missing := [key for key in required if key not in content]:
         raise _damaged(path, f"it has no {missing[0]!r}")
     return content
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal digits."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise file_error("read", path, error) from error
 
 
 def remove_quietly(path: Path) -> None:

@@ -9,6 +9,8 @@ from types import FrameType
 
 INTERRUPTED = 128 + signal.SIGINT
 """The exit code after Ctrl-C, as shells expect it."""
+PAUSE = 0
+"""In place of a signal's number: the program itself wants the run to stop for now."""
 
 
 class Interrupted(Exception):
@@ -46,6 +48,18 @@ class StopRequests:
     def request(self, signal_number: int) -> None:
         self.requested = signal_number
 
+    def request_pause(self) -> None:
+        """Ask for a pause, unless a stop was asked for; a signal that comes later counts for more."""
+        if self.requested is None:
+            self.requested = PAUSE
+
+    def take_pause(self) -> bool:
+        """Whether a pause and nothing else was asked for; the next run is then free to go on."""
+        if self.requested != PAUSE:
+            return False
+        self.requested = None
+        return True
+
     def __enter__(self) -> "StopRequests":
         if self._enabled:
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -60,7 +74,7 @@ class StopRequests:
         self._before.clear()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.requested is not None:
+        if self.requested:
             raise KeyboardInterrupt
         self.requested = number
 

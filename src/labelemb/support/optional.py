@@ -1,8 +1,13 @@
 """Guards for optional packages: imported where they are needed, named where they are missing, and their versions."""
 
 import importlib
+import importlib.metadata
 import re
+import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from labelemb.support.errors import UserError
@@ -34,6 +39,28 @@ def import_optional(module: str, purpose: str, extra: str, distribution: str = "
         )
         missing.name = package
         raise missing from error
+
+
+@contextmanager
+def version_only(package: str) -> Iterator[None]:
+    """While active, importing a package that was not imported yet gives a module that has its version and nothing else.
+
+    For libraries that import another, slow one only to compare its version.
+    """
+    if package in sys.modules:
+        yield
+        return
+    module = ModuleType(package)
+    try:
+        module.__version__ = importlib.metadata.version(package)  # type: ignore[attr-defined]  # modules may have any
+    except importlib.metadata.PackageNotFoundError:
+        yield
+        return
+    sys.modules[package] = module
+    try:
+        yield
+    finally:
+        del sys.modules[package]
 
 
 def require_version(module: str, extra: str, *, oldest: Version, newest: Version, distribution: str = "") -> None:

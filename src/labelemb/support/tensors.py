@@ -45,6 +45,10 @@ class _SumOverProcesses:
     def active(self) -> bool:
         return self.enabled and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
+    def processes(self) -> int:
+        """How many are summed over."""
+        return dist.get_world_size() if self.active() else 1
+
     def __call__(self, value: Tensor) -> Tensor:
         if self.active():
             value = value.detach().clone(memory_format=torch.contiguous_format)

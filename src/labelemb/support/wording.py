@@ -23,6 +23,13 @@ def escape_text(text: str) -> str:
     return "".join(sign.encode("unicode_escape").decode() if _unsafe(sign) else sign for sign in text)
 
 
+def escape_lines(text: str) -> str:
+    """`escape_text` of every line of a text; line ends and tabs stay as they are."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "\n".join("\t".join(map(escape_text, line.split("\t"))) for line in text.split("\n"))
+
+
 def one_line(text: str) -> str:
     """A name or a text as one line: white space of any kind becomes single spaces, and `escape_text` is applied."""
     return escape_text(" ".join(text.split()))

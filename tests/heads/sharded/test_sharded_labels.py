@@ -28,6 +28,7 @@ from labelemb.support.tensors import sum_over_processes
 from tests.helpers.comparison import Case
 from tests.helpers.processes import run_checks
 
+pytestmark = pytest.mark.xdist_group("sharded labels")  # the processes are started once
 PROCESSES = 3
 LABELS = [2, 4, 5, 7]  # 2 and 4 leave the last of three processes without a label
 
@@ -113,6 +114,8 @@ def cases() -> Iterator[Case]:
             ties=one_of(True, False),
             updates=one_of(0, 5),
             progress=one_of(0.0, 0.5),
+            observe_rows=one_of(None, 2, 4),  # all processes observe the same rows
+            draws=one_of(0, 3),
         )
 
 

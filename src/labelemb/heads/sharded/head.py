@@ -69,6 +69,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         weight: Tensor | None = None,
         ignore_index: int = -100,
         chunk_rows: int | None = None,
+        observe_rows: int | Literal["auto"] | None = "auto",
         total_steps: int | None = None,
     ) -> None:
         shard = LabelShard(mesh, num_labels)
@@ -82,6 +83,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
                 ignore_index=ignore_index,
                 impl="chunked",
                 chunk_rows=chunk_rows,
+                observe_rows=observe_rows,
                 total_steps=total_steps,
             )
         self.shard = shard
@@ -89,6 +91,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         device = mesh.device_type
         self.temperature = torch.ones((), device=device)
         self.updates = None if self.updates is None else torch.zeros((), dtype=torch.long, device=device)
+        self.draws = None if self.draws is None else torch.zeros((), dtype=torch.long, device=device)
         self.counts = shard.wrap(torch.zeros(shard.width, dtype=torch.long, device=device))
         if weight is not None:
             self.weight = shard.cut(checked_weight(weight, num_labels))
@@ -114,6 +117,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
             weight=head.weight,
             ignore_index=head.ignore_index,
             chunk_rows=head.chunk_rows,
+            observe_rows=head.observe_rows,
             total_steps=head.total_steps,
         )
         sharded.to(head.predictor.weight.dtype)
@@ -146,6 +150,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
                 weight=state.get("weight"),
                 ignore_index=self.ignore_index,
                 chunk_rows=self.chunk_rows,
+                observe_rows=self.observe_rows,
                 total_steps=self.total_steps,
             )
         head.to(self.predictor.weight.dtype).load_state_dict(state)

@@ -9,6 +9,9 @@ What makes one pass enough:
   onehot(y)) with g the cap and c its weight. The hidden state is stopped, so the observer costs two matrix products.
 - embedding: summed by label it is n_y lse(e_y) - T_y . e_y, with T_y the sum of z2'' over the rows of y, so all work on
   the embedding is (distinct labels, labels).
+- the derivatives are written by hand because that is faster: on two cores, 800 rows of 22,439 labels in two chunks take
+  1.34 times as long with `torch.func.grad_and_value` of a chunk, and 1.20 times with that function compiled by
+  inductor, whose softmax alone takes 2.6 times as long as torch's own.
 - a row's weight is a factor of its whole gradient, so it is folded into the narrower side of the products.
 """
 

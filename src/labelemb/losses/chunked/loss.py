@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from labelemb.losses.batch import Batch, can_look_at
 from labelemb.losses.chunked.labels import LabelAxis
 from labelemb.losses.chunked.layer import LayerPass, Workspace
 from labelemb.losses.chunked.observer import ObserverPass, ObserverSums
-from labelemb.losses.chunked.predictor import PredictorPass, PredictorSums
+from labelemb.losses.chunked.predictor import PredictorPass, PredictorSums, nothing_predicted
 from labelemb.losses.chunked.rows import rows_in_chunk
 from labelemb.losses.objective import Objective
 from labelemb.losses.parts import Parts
@@ -28,6 +28,8 @@ class ChunkOptions:
 
     chunk_rows: int | None = None
     """Rows of logits at once; None for as many as are fast."""
+    predicts: bool = True
+    """False leaves out the hard and the soft term, for a caller that has them by other means."""
 
     def rows(self, axis: LabelAxis, batch: Batch) -> int:
         return self.chunk_rows or rows_in_chunk(max(1, axis.widest), can_look_at(batch.valid))
@@ -53,7 +55,7 @@ class Tensors:
             parts.predictor.bias,
             None if observer is None else observer.weight,
             None if observer is None else observer.bias,
-            dict(parts.embedding.trained_tensors()),
+            {} if parts.embedding is None else dict(parts.embedding.trained_tensors()),
         )
 
     def in_order(self) -> list[Tensor | None]:
@@ -64,8 +66,11 @@ class Tensors:
 
 def chunked_loss(parts: Parts, batch: Batch, options: ChunkOptions, axis: LabelAxis | None = None) -> LossResult:
     """The objective of a batch with integer labels. Its terms carry no gradient."""
-    work = ChunkedPass(parts, batch, options, axis or LabelAxis(parts.embedding.num_labels))
-    loss: Tensor = _ChunkedLoss.apply(work, *Tensors.of(parts, batch).in_order())
+    work = ChunkedPass(parts, batch, options, axis or LabelAxis(len(parts.predictor.weight)))
+    inputs = Tensors.of(parts, batch)
+    if not options.predicts:
+        inputs = replace(inputs, hidden=None, predictor_weight=None, predictor_bias=None)
+    loss: Tensor = _ChunkedLoss.apply(work, *inputs.in_order())
     return work.result._replace(loss=loss)
 
 
@@ -76,7 +81,7 @@ class ChunkedPass:
 
     def __init__(self, parts: Parts, batch: Batch, options: ChunkOptions, axis: LabelAxis) -> None:
         self.parts, self.batch, self.axis = parts, batch, axis
-        self.chunk_rows = options.rows(axis, batch)
+        self.chunk_rows, self.predicts = options.rows(axis, batch), options.predicts
         self.wants_gradients = torch.is_grad_enabled()
         self.predictor = LayerPass(parts.predictor, self.wants_gradients)
         self.observer = None if parts.observer is None else LayerPass(parts.observer, self.wants_gradients)
@@ -84,14 +89,16 @@ class ChunkedPass:
     def run(self) -> Tensors:
         parts, batch = self.parts, self.batch
         like = batch.hidden.new_empty(0, dtype=self.predictor.dtype)
-        shared = parts.embedding, parts.objective, self.axis, self.chunk_rows
+        shared = parts.objective, self.axis, self.chunk_rows
         workspace = Workspace(min(self.chunk_rows, len(batch.hidden)), self.axis.width, like)
-        wants_hidden = self.wants_gradients and batch.hidden.requires_grad
+        wants_hidden = self.predicts and self.wants_gradients and batch.hidden.requires_grad
         on_hidden = torch.zeros_like(batch.hidden, dtype=self.predictor.dtype) if wants_hidden else None
-        predicted = PredictorPass(self.predictor, *shared, workspace).run(batch, on_hidden)
+        predicted = nothing_predicted(batch.divisor)
+        if self.predicts:
+            predicted = PredictorPass(self.predictor, parts.embedding, *shared, workspace).run(batch, on_hidden)
         observed, on_embedding = None, self._embedding_gradients()
-        if self.observer is not None:
-            observed = ObserverPass(self.observer, *shared, workspace).run(batch, on_embedding)
+        if self.observer is not None and parts.embedding is not None:
+            observed = ObserverPass(self.observer, parts.embedding, *shared, workspace).run(batch, on_embedding)
         if on_hidden is not None:
             on_hidden = self.axis.total(on_hidden)
         self.result = _result(parts.objective, batch.divisor, predicted, observed)
@@ -99,7 +106,8 @@ class ChunkedPass:
         return self._gradients(on_hidden, on_embedding)
 
     def _embedding_gradients(self) -> RowGradients:
-        wanted = {name: p for name, p in self.parts.embedding.trained_tensors().items() if p.requires_grad}
+        trained = Tensors.of(self.parts, self.batch).embedding
+        wanted = {name: p for name, p in trained.items() if p is not None and p.requires_grad}
         dtype, divisor = self.predictor.dtype, self.batch.divisor
         buffers = {name: torch.zeros_like(p, dtype=dtype) for name, p in wanted.items()} if self.wants_gradients else {}
         all_rows = self.parts.objective.embedding_reduction == "all"
@@ -112,10 +120,11 @@ class ChunkedPass:
 
     def _gradients(self, on_hidden: Tensor | None, on_embedding: RowGradients) -> Tensors:
         inputs, observer = Tensors.of(self.parts, self.batch), self.observer
+        predicts = self.predicts
         return Tensors(
-            _like(on_hidden, inputs.hidden),
-            _like(self.predictor.weight_gradient, inputs.predictor_weight),
-            _like(self.predictor.bias_gradient, inputs.predictor_bias),
+            _like(on_hidden, inputs.hidden) if predicts else None,
+            _like(self.predictor.weight_gradient, inputs.predictor_weight) if predicts else None,
+            _like(self.predictor.bias_gradient, inputs.predictor_bias) if predicts else None,
             None if observer is None else _like(observer.weight_gradient, inputs.observer_weight),
             None if observer is None else _like(observer.bias_gradient, inputs.observer_bias),
             {name: _like(on_embedding.buffers.get(name), value) for name, value in inputs.embedding.items()},

@@ -52,9 +52,8 @@ class ObserverPass:
 
     def run(self, batch: Batch, gradients: RowGradients) -> ObserverSums:
         """`gradients` are those of the embedding. Its term is added up over the processes that hold labels."""
-        assert batch.labels is not None
         self.divisor = batch.divisor
-        rows = usable_rows(batch.observer_input, batch.labels, batch.weights, batch.valid)
+        rows = usable_rows(batch.for_observer, batch.for_observer.observer_input)
         groups = self._sorted_groups(rows)
         if groups:
             rows = rows.sorted()
@@ -63,7 +62,7 @@ class ObserverPass:
         embedding = self.divisor.new_zeros((), dtype=self.layer.dtype)
         learns = self.embedding.learns
         if learns:
-            self.embedding.begin(batch.valid.sum())
+            self.embedding.begin(batch.valid_rows)
         for group in self._groups(rows, groups):
             if learns:
                 sums, masses = self._watch(rows, group)

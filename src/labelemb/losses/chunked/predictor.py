@@ -23,7 +23,7 @@ from labelemb.losses.chunked.rows import (
     sorted_groups,
     usable_rows,
 )
-from labelemb.losses.chunked.targets import ChunkTargets, LoopTargets, RowTargets, SparseTargets
+from labelemb.losses.chunked.targets import ChunkTargets, LoopTargets, NoTargets, RowTargets, SparseTargets
 from labelemb.losses.objective import Objective
 from labelemb.losses.terms import target_shares
 
@@ -63,7 +63,7 @@ class PredictorPass:
     """All rows through the predictor. `run` gives the sums and fills the gradients of `layer` and of the rows."""
 
     layer: LayerPass
-    embedding: LabelEmbedding
+    embedding: LabelEmbedding | None
     objective: Objective
     axis: LabelAxis
     chunk_rows: int
@@ -75,19 +75,17 @@ class PredictorPass:
 
     def run(self, batch: Batch, on_hidden: Tensor | None) -> PredictorSums:
         """`on_hidden` (rows, features), zeros, receives the gradient of the hidden states."""
-        assert batch.labels is not None
         self.batch, self.on_hidden = batch, on_hidden
         self.divisor = batch.divisor
-        rows = usable_rows(batch.hidden, batch.labels, batch.weights, batch.valid)
-        sparse = self.embedding.sparse_probabilities(rows.labels)
+        rows = usable_rows(batch, batch.hidden)
+        sparse = None if self.embedding is None else self.embedding.sparse_probabilities(rows.labels)
         if sparse is not None:
             sparse = SparseRows(sparse.indices, sparse.excess.to(self.layer.dtype), sparse.share.to(self.layer.dtype))
         elif self._groups(rows):
             rows = rows.sorted()
         hidden = rows.hidden.to(self.layer.dtype)
         if not len(rows):
-            zero = self.divisor.new_zeros(())
-            return PredictorSums(zero, zero, zero, zero.long())
+            return nothing_predicted(self.divisor)
         found = [self._chunk(rows, hidden, *chunk) for chunk in self._chunks(rows, sparse)]
         joined = found[0] if len(found) == 1 else ChunkStatistics(*map(torch.cat, zip(*found, strict=True)))
         if sparse is not None:
@@ -97,12 +95,15 @@ class PredictorPass:
 
     def _groups(self, rows: Rows) -> bool:
         """Whether soft targets are looked up by groups of distinct labels."""
-        if not len(rows) or one_table(len(rows), self.axis.num_labels, self.chunk_rows):
+        if self.embedding is None or not len(rows) or one_table(len(rows), self.axis.num_labels, self.chunk_rows):
             return False
         return self.axis.split or can_look_at(rows.labels)
 
     def _chunks(self, rows: Rows, sparse: SparseRows | None) -> Iterator[Chunk]:
-        if sparse is not None:
+        if self.embedding is None:
+            for part in chunks(len(rows), self.chunk_rows):
+                yield Chunk(part, NoTargets(), None)
+        elif sparse is not None:
             for part in chunks(len(rows), self.chunk_rows):
                 targets = SparseTargets(SparseRows(*(values[part] for values in sparse)))
                 yield Chunk(part, targets, targets.own_mass(rows.labels[part]) if self.floor else None)
@@ -132,6 +133,7 @@ class PredictorPass:
             yield Chunk(part, targets, None if own_mass is None else own_mass[place])
 
     def _probabilities(self, labels: Tensor) -> Tensor:
+        assert self.embedding is not None
         return self.embedding.probabilities(labels).detach().to(self.layer.dtype)
 
     def _chunk(
@@ -143,7 +145,7 @@ class PredictorPass:
         soft = targets.dot(logits).neg_()
         hard_share, soft_share = self._shares(soft if own_mass is None else own_mass)
         reading = self.axis.softmax_(logits, best, labels)
-        if self.axis.leads:
+        if self.axis.leads and self.embedding is not None:
             soft += reading.log_sum_exp
         if self.layer.wants_weight or self.layer.wants_bias or self.on_hidden is not None:
             both = (hard_share + soft_share).clamp_min(torch.finfo(logits.dtype).tiny)
@@ -196,3 +198,9 @@ class PredictorPass:
         soft, mixed_soft = self.axis.total(torch.stack([soft, mixed_soft])).unbind()
         correct = rows.only_valid(found.right).sum()
         return PredictorSums(hard, soft * self.batch.soft_active, mixed_hard + mixed_soft, correct)
+
+
+def nothing_predicted(like: Tensor) -> PredictorSums:
+    """The sums over no row."""
+    zero = like.new_zeros(())
+    return PredictorSums(zero, zero, zero, zero.long())

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from labelemb.losses.batch import can_look_at
+from labelemb.losses.batch import Batch, can_look_at
 from labelemb.losses.groups import group_by_label
 
-CHUNK_BYTES = 48 * 1024**2
-"""A chunk of logits on a CPU has about this size, within these limits of rows."""
-FEWEST_ROWS, MOST_ROWS = 32, 256
+CHUNK_BYTES = 128 * 1024**2
+"""A chunk of logits on a CPU has at most this size, within these limits of rows. Every chunk adds to the whole weight's
+gradient, so larger ones are faster: 1,600 rows of 22,439 labels take 0.87 of the time in chunks of 800, not 256."""
+FEWEST_ROWS, MOST_ROWS = 32, 1024
 DEVICE_CHUNK_BYTES = 256 * 1024**2
 """On other devices many small chunks would cost more in starting operations than they save."""
 SMALL_CHUNK = 1 << 20
@@ -83,12 +84,14 @@ class Group:
             start += size
 
 
-def usable_rows(hidden: Tensor, labels: Tensor, weights: Tensor, valid: Tensor) -> Rows:
+def usable_rows(batch: Batch, hidden: Tensor) -> Rows:
     """The valid rows; where nobody may look all rows, those that are not valid with weight 0."""
+    labels, weights, valid = batch.labels, batch.weights, batch.valid
+    assert labels is not None
     hidden = hidden.detach()
     if not can_look_at(valid):
         return Rows(hidden, labels, weights, valid, None)
-    if bool(valid.all()):
+    if batch.all_valid:
         return Rows(hidden, labels, weights, None, None)
     order = valid.nonzero().squeeze(1)
     return Rows(hidden[order], labels[order], weights[order], None, order)

@@ -22,6 +22,16 @@ class ChunkTargets(Protocol):
         """values -= share * q; `share` is (chunk,)."""
 
 
+class NoTargets:
+    """No soft targets: cross entropy with hard ones."""
+
+    def dot(self, logits: Tensor) -> Tensor:
+        return logits.new_zeros(len(logits))
+
+    def subtract_from(self, values: Tensor, share: Tensor) -> None:
+        pass
+
+
 class RowTargets:
     """A distribution for each row: q is (chunk, labels)."""
 
