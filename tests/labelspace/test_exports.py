@@ -161,3 +161,13 @@ def test_a_failing_export_leaves_the_old_file(path):
         some_space().to_csv(path, delimiter="too long")
     assert path.read_text() == "precious"
     assert files_in(path.parent) == [path.name]
+
+
+def test_a_spreadsheet_executes_no_name_and_reading_gives_the_names_back(path):
+    names = ["=1+1", "+cmd|' /C calc'!A0", "-2", "@SUM(A1)", "'=quoted", "plain"]
+    LabelSpace.from_matrix([[1 / 6] * 6] * 6, names).to_csv(path)
+    with path.open(encoding="utf-8", newline="") as text:
+        rows = list(csv.reader(text))
+    cells = [*rows[0][1:], *(row[0] for row in rows[1:])]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
+    assert list(LabelSpace.from_csv(path).names) == names

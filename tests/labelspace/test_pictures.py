@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from html.parser import HTMLParser
 
 import matplotlib
 import numpy as np
 import pytest
 import torch
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from labelemb import LabelSpace, LabelSpaceError
+from labelemb.labelspace import fonts, neighbors, pictures
 from labelemb.labelspace import map as label_map_module
-from labelemb.labelspace import neighbors, pictures
+from labelemb.labelspace.fonts import name_fonts
 from labelemb.labelspace.neighbors import most_alike
 
 matplotlib.use("Agg")  # no window
@@ -131,10 +136,79 @@ def test_a_heatmap_goes_into_the_axes_that_are_given() -> None:
 def test_a_heatmap_of_too_many_labels_shows_the_strongest_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "MOST_HEATMAP_LABELS", 4)
     axes = pairs_of(20).heatmap(ax=Figure().subplots())
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["16", "17", "18", "19"]
+    assert sorted(text.get_text() for text in axes.get_yticklabels()) == ["16", "17", "18", "19"]
     axes = pairs_of(20).heatmap(labels=range(10), ax=Figure().subplots())
     assert axes.images[0].get_array().shape == (10, 10), "labels that were asked for are all drawn"
     assert [text.get_text() for text in axes.get_yticklabels()] == ["0", "3", "6", "9"], "with the names that fit"
+
+
+def test_a_heatmap_puts_labels_that_are_alike_side_by_side() -> None:
+    kinds = torch.arange(9) % 3
+    space = LabelSpace.from_matrix(3.0 * (kinds[:, None] == kinds[None]).float(), kind="logit")
+    shown = [int(text.get_text()) for text in space.heatmap(ax=Figure().subplots()).get_yticklabels()]
+    assert sorted(shown) == list(range(9))
+    assert (np.diff(kinds[shown].numpy()) != 0).sum() == 2
+    chosen = space.heatmap(labels=range(9), ax=Figure().subplots()).get_yticklabels()
+    assert [text.get_text() for text in chosen] == [str(label) for label in range(9)], "chosen labels keep their order"
+
+
+def drawn_boxes(axes: Axes, texts: list[Text]) -> np.ndarray:
+    """(left, bottom, right, top) of texts in pixels, as they are drawn."""
+    canvas = FigureCanvasAgg(axes.figure)
+    canvas.draw()
+    return np.array([text.get_window_extent(canvas.get_renderer()).extents for text in texts])
+
+
+def overlapping(boxes: np.ndarray) -> int:
+    left, bottom, right, top = boxes.T[:, :, None]
+    meet = (left < right.T) & (right > left.T) & (bottom < top.T) & (top > bottom.T)
+    return int(np.triu(meet, 1).sum())
+
+
+@pytest.mark.parametrize("names", ["label_{}_with_a_name", "天气预报天气{}"])
+def test_names_on_a_map_neither_overlap_nor_leave_the_frame(names: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(80, 80, generator=generator)
+    space = LabelSpace.from_matrix(logits, [names.format(label) for label in range(80)], kind="logit")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that no font has
+        axes = space.map(ax=Figure(figsize=(6, 5)).subplots())
+        boxes = drawn_boxes(axes, axes.texts)
+    frame = axes.get_window_extent()
+    assert 10 < len(boxes) < 80
+    assert f"{80 - len(boxes)} names left out for room" in axes.get_title()
+    assert overlapping(boxes) == 0
+    assert (boxes[:, :2] >= (frame.x0 - 1, frame.y0 - 1)).all()
+    assert (boxes[:, 2:] <= (frame.x1 + 1, frame.y1 + 1)).all()
+
+
+def test_names_of_a_heatmap_in_small_axes_do_not_overlap() -> None:
+    axes = pairs_of(120).heatmap(ax=Figure(figsize=(4, 3)).subplots())
+    assert overlapping(drawn_boxes(axes, axes.get_yticklabels())) == 0
+
+
+def test_letters_that_no_font_has_are_mentioned() -> None:
+    assert name_fonts(["cat", "café"], ()).note == ""
+    missing = name_fonts(["猫", "cat", "犬"], ["no such font"])
+    assert missing.incomplete == 2
+    assert missing.note.startswith("2 names have letters that no installed font shows: install one")
+    assert len(missing.families) == 1
+
+
+def test_a_font_that_has_the_letters_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Font:
+        family_name = "usual"
+
+        def __init__(self, letters: str) -> None:
+            self.letters = letters
+
+        def get_char_index(self, code: int) -> int:
+            return int(chr(code) in self.letters)
+
+    installed = {None: Font("cat"), "Hei": Font("猫"), "Gothic": Font("猫犬")}
+    monkeypatch.setattr(fonts, "_font", installed.get)
+    assert fonts.name_fonts(["猫", "cat"], ["absent", "Hei", "Gothic"]).families == ["usual", "Hei"]
+    assert fonts.name_fonts(["犬 cat"], ["Hei", "Gothic"]) == (["usual", "Gothic"], 0)
 
 
 def test_an_unknown_label_is_an_error_before_anything_is_drawn() -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from labelemb.labelspace.errors import LabelSpaceError
 from labelemb.labelspace.forms import Form
 from labelemb.labelspace.labels import refuse_repeated
+from labelemb.support.cells import defused, restored
 from labelemb.support.files import replacing
 from labelemb.support.wording import quote_few
 
@@ -23,8 +24,9 @@ def write_csv(path: str | os.PathLike[str], names: Sequence[str], matrix: Tensor
     with replacing(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-        writer.writerow(["", *names])
-        for name, row in zip(names, matrix, strict=True):
+        cells = [defused(name) for name in names]
+        writer.writerow(["", *cells])
+        for name, row in zip(cells, matrix, strict=True):
             writer.writerow([name, *_digits(row)])
         text.detach()  # hands the last bytes to the file, which `replacing` closes
 
@@ -33,7 +35,7 @@ def read_csv(path: str | os.PathLike[str], delimiter: str | None) -> tuple[list[
     """Names and rows of similarities divided by their sums."""
     where = os.fspath(path)
     header, *lines = _read_table(path, delimiter)
-    columns, rows = header[1:], [line[0] for line in lines]
+    columns, rows = [restored(cell) for cell in header[1:]], [restored(line[0]) for line in lines]
     if len(rows) != len(columns) or not rows:
         raise LabelSpaceError(f"{where}: {len(rows)} rows and {len(columns)} named columns: the table must be square")
     for names in (columns, rows):

@@ -6,15 +6,19 @@ picture of its own; figures for files and loggers leave its state alone.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from labelemb.labelspace.fonts import NameFonts, name_fonts
 from labelemb.labelspace.labels import Labels
 from labelemb.labelspace.map import LabelMap, label_map
+from labelemb.labelspace.name_places import place_names
 from labelemb.labelspace.neighbors import most_alike
+from labelemb.labelspace.order import clustered_order
 from labelemb.labelspace.record import LabelRecord
 from labelemb.support.optional import import_optional
 from labelemb.support.wording import shorten
@@ -25,7 +29,9 @@ if TYPE_CHECKING:
 
 MOST_HEATMAP_LABELS = 150
 """More labels than this cannot be read in one picture."""
-MOST_MAP_NAMES = 200
+MOST_MAP_NAMES = 400
+MAP_FONT_SIZE = 7
+SMALLEST_FONT = 3.5
 SOME_SIMILARITY = 1e-12
 """Below, a share of a soft target is none: colours cannot tell such numbers apart."""
 LONGEST_NAME = 40
@@ -37,7 +43,7 @@ LONGEST_TABLE_NAME = 24
 
 def heatmap(record: LabelRecord, labels: Labels | None, axes: Axes | None) -> Axes:
     """`LabelSpace.heatmap`."""
-    shown = heatmap_labels(record, labels)
+    shown = heatmap_labels(record, labels) if labels is not None else clustered_labels(record)
     if axes is None:
         axes = _pyplot("heatmap()").subplots(figsize=_heatmap_size(len(shown)))[1]
     draw_heatmap(record, shown, axes)
@@ -58,6 +64,12 @@ def heatmap_labels(record: LabelRecord, labels: Labels | None = None) -> list[in
     return most_alike(record, MOST_HEATMAP_LABELS) if labels is None else record.indices(labels).tolist()
 
 
+def clustered_labels(record: LabelRecord) -> list[int]:
+    """The labels of `heatmap_labels`, those that resemble each other side by side, as on the report page."""
+    shown = heatmap_labels(record)
+    return [shown[place] for place in clustered_order(np.asarray(record.matrix(shown)))]
+
+
 def draw_heatmap(record: LabelRecord, shown: Sequence[int], axes: Axes) -> None:
     """The rows of these labels as colours.
 
@@ -66,13 +78,18 @@ def draw_heatmap(record: LabelRecord, shown: Sequence[int], axes: Axes) -> None:
     matrix = np.asarray(record.matrix(shown))
     low, high = colour_range(matrix)
     image = axes.imshow(matrix, cmap="viridis", vmin=low, vmax=high)
-    ticks = _spread(len(shown), MOST_HEATMAP_LABELS)
+    box = axes.get_window_extent()
+    # points of a row; the colour bar takes a part of the width
+    room = min(0.8 * box.width, box.height) * 72 / axes.get_figure().dpi / max(1, len(shown))  # type: ignore[union-attr]
+    size = max(SMALLEST_FONT, min(9.0, 0.85 * room))
+    ticks = _spread(len(shown), min(MOST_HEATMAP_LABELS, max(1, int(len(shown) * room / size))))
     names = [shorten(record.names[shown[tick]], LONGEST_NAME) for tick in ticks]
-    size = max(3.0, min(9.0, 500 / max(1, len(names))))
+    fonts = name_fonts(names)
     # a name is text, never mathematics
-    axes.set_xticks(ticks, names, rotation=90, fontsize=size, parse_math=False)
-    axes.set_yticks(ticks, names, fontsize=size, parse_math=False)
-    axes.set_xlabel("resembles")
+    style: dict[str, Any] = {"fontsize": size, "fontfamily": fonts.families, "parse_math": False}
+    axes.set_xticks(ticks, names, rotation=90, **style)
+    axes.set_yticks(ticks, names, **style)
+    axes.set_xlabel("\n".join(["resembles", *([fonts.note] if fonts.note else [])]))
     axes.set_ylabel("label")
     axes.get_figure().colorbar(image, ax=axes, shrink=0.8, extend="max", label="similarity")  # type: ignore[union-attr]
 
@@ -94,22 +111,52 @@ def draw_space_map(record: LabelRecord, axes: Axes | None) -> Axes:
 
 
 def draw_map(layout: LabelMap, names: Sequence[str], axes: Axes) -> None:
-    """A point a label, with names as far as they fit."""
+    """A point a label, with the names that find a place: inside the frame, and not on another name."""
     positions = layout.positions
-    axes.scatter(positions[:, 0], positions[:, 1], s=12 if len(names) <= MOST_MAP_NAMES else 3, color="C0", alpha=0.7)
-    for index in _spread(len(names), MOST_MAP_NAMES):
-        axes.annotate(
-            shorten(names[index], LONGEST_NAME),
-            positions[index],
-            (4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=7,
-            parse_math=False,
-        )
+    many = len(names) > MOST_MAP_NAMES
+    axes.scatter(positions[:, 0], positions[:, 1], s=3 if many else 12, color="C0", alpha=0.7)
+    axes.margins(0.05)
+    axes.autoscale_view()  # now: names are placed by the final scale
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.set_title(f"{len(names)} labels; two dimensions hold {100 * layout.share:.0f} % of the differences", size=10)
+    tried = _spread(len(names), MOST_MAP_NAMES)
+    shown = [shorten(names[index], LONGEST_NAME) for index in tried]
+    fonts = name_fonts(shown)
+    corners = _name_corners(axes, positions[list(tried)], shown, fonts)
+    for name, corner in zip(shown, corners, strict=True):
+        if not np.isnan(corner[0]):
+            axes.annotate(
+                name,
+                (0, 0),
+                tuple(corner),
+                xycoords="axes points",
+                textcoords="axes points",
+                va="bottom",
+                fontsize=MAP_FONT_SIZE,
+                fontfamily=fonts.families,
+                parse_math=False,
+            )
+    left_out = len(names) - int((~np.isnan(corners[:, 0])).sum())
+    words = [f"{len(names)} labels", f"two dimensions hold {100 * layout.share:.0f} % of the differences"]
+    words += [f"{left_out} names left out for room"] * (left_out > 0) + [fonts.note] * bool(fonts.note)
+    axes.set_title("; ".join(words), size=10, wrap=True)
+
+
+def _name_corners(axes: Axes, positions: np.ndarray, names: Sequence[str], fonts: NameFonts) -> np.ndarray:
+    """Lower left corners of names in points from the lower left of the axes; NaN for those without a place."""
+    text = import_optional("matplotlib.textpath", "map()", "plot").TextToPath()
+    properties = import_optional("matplotlib.font_manager", "map()", "plot").FontProperties(
+        family=fonts.families, size=MAP_FONT_SIZE
+    )
+    box = axes.get_window_extent()
+    to_points = 72 / axes.get_figure().dpi  # type: ignore[union-attr]
+    points = (axes.transData.transform(positions) - (box.x0, box.y0)) * to_points
+    sizes = []
+    for name in names:
+        width, _, _ = text.get_text_width_height_descent(name, properties, ismath=False)
+        wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in name)  # fallback fonts are not measured
+        sizes.append((max(width, MAP_FONT_SIZE * wide) + 1, 1.25 * MAP_FONT_SIZE))
+    return place_names(points, sizes, (box.width * to_points, box.height * to_points))
 
 
 def html_table(record: LabelRecord) -> str:
