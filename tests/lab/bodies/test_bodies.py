@@ -13,12 +13,14 @@ from labelemb.lab.data import Dataset, TextInputs, load_data
 from labelemb.lab.recipes.recipe import Recipe, load_recipe, recipe_names
 from labelemb.support.errors import UserError
 from tests.helpers.tiny_data import small_sizes
+from tests.helpers.tiny_pretrained import recipe_overrides
 
 FEATURES = {
     "cifar10-resnet8": 2048,
     "cifar10-few": 256,
     "cifar10-small": 256,
     "cifar100-few": 256,
+    "cifar100-pretrained": 512,
     "cifar100-small": 256,
     "cifar100-resnet18": 1024,
     "digits": 256,
@@ -26,6 +28,8 @@ FEATURES = {
     "mnist-cnn": 1024,
     "mnist-mlp": 500,
     "text-csv": 256,
+    "text-minilm": 12,
+    "text-vectors": 8,
     "en-vi-news-small": 256,
     "iwslt15-en-vi": 512,
     "lcsts": 500,
@@ -41,8 +45,10 @@ def body_of(recipe: Recipe, dataset: Dataset) -> nn.Module:
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_every_recipe_builds_its_body_and_maps_a_batch_to_hidden_states(name: str, tiny_data: TinyData) -> None:
-    recipe = load_recipe(name, small_sizes(name))
+def test_every_recipe_builds_its_body_and_maps_a_batch_to_hidden_states(
+    name: str, tiny_data: TinyData, tmp_path: Path
+) -> None:
+    recipe = load_recipe(name, [*small_sizes(name), *recipe_overrides(name, tmp_path)])
     dataset = load_data(recipe, tiny_data(name), seed=1)
     body = body_of(recipe, dataset)
     inputs, targets = dataset.train.batch(torch.tensor([0, 3, 1]))

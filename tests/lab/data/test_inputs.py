@@ -56,10 +56,14 @@ def test_text_lines_and_table_rows_are_read_with_their_places(text_run: tuple[Re
     lines.write_text("about music\n\nabout weather\n")
     table = write_csv(tmp_path / "new.csv", [["id", "text"], ["1", "about weather"]])
     names, examples = read_inputs(dataset.inputs, recipe.data, [lines, table])
-    assert names == [
+    assert [str(name) for name in names] == [
         f"{lines}, line 1: about music",
         f"{lines}, line 3: about weather",
         f"{table}, line 2: about weather",
+    ]
+    assert [(name.file, name.line, name.text) for name in names[1:]] == [
+        (str(lines), 3, "about weather"),
+        (str(table), 2, "about weather"),
     ]
     bags = [examples.batch(torch.tensor([number]))[0][0].tolist() for number in range(3)]
     assert bags[1] == bags[2] != bags[0]
@@ -70,7 +74,10 @@ def test_only_line_breaks_end_a_line_and_a_name_has_no_tabs(text_run: tuple[Reci
     lines = tmp_path / "lines.txt"
     lines.write_text("about\x0cmusic\u2028and\x85more\r\nabout\tweather\n", newline="", encoding="utf-8")
     names, _ = read_inputs(dataset.inputs, recipe.data, [lines])
-    assert names == [f"{lines}, line 1: about music and more", f"{lines}, line 2: about weather"]
+    assert [str(name) for name in names] == [
+        f"{lines}, line 1: about music and more",
+        f"{lines}, line 2: about weather",
+    ]
 
 
 def test_tables_of_every_kind_that_trains_are_read_and_each_name_is_one_line(
@@ -80,7 +87,10 @@ def test_tables_of_every_kind_that_trains_are_read_and_each_name_is_one_line(
     parts = tmp_path / "parts.json"
     parts.write_text('{"train": [["about\\nmusic", "music"]], "test": [["about weather", "weather"]]}')
     names, examples = read_inputs(dataset.inputs, recipe.data, [parts])
-    assert names == [f"{parts}, train entry 1: about music", f"{parts}, test entry 1: about weather"]
+    assert [str(name) for name in names] == [
+        f"{parts}, train entry 1: about music",
+        f"{parts}, test entry 1: about weather",
+    ]
     assert len(examples) == 2
 
 
@@ -89,7 +99,7 @@ def test_images_and_folders_of_images_are_read(image_run: tuple[Recipe, Dataset]
     write_image(tmp_path / "new" / "b.png", (200, 0, 0), size=(50, 60))
     write_image(tmp_path / "new" / "a.png", (0, 0, 200))
     names, examples = read_inputs(dataset.inputs, recipe.data, [tmp_path / "new", tmp_path / "new" / "b.png"])
-    assert [Path(name).name for name in names] == ["a.png", "b.png", "b.png"]
+    assert [Path(name.file).name for name in names] == ["a.png", "b.png", "b.png"]
     (images,), _ = examples.batch(torch.arange(3))
     assert images.shape == (3, 3, 32, 32)
     red = (200 / 255 - 0.5) / 0.25

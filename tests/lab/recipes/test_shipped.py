@@ -7,13 +7,19 @@ import pytest
 
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import load_recipe, recipe_names
+from labelemb.lab.recipes.settings import CnnBody, ResNetBody
 from labelemb.lab.runs.loop import train_run
 from labelemb.lab.tasks import make_task
 from labelemb.lab.trained.model import TrainedModel
 from tests.helpers.tiny_data import small_sizes
+from tests.helpers.tiny_pretrained import recipe_overrides
 
 # the full widths are for real machines; everything else is as shipped
-WIDTHS = {"cifar10-resnet8": "0.05", "cifar100-resnet18": "0.05", "cifar10-small": "0.05", "mnist-cnn": "0.1"}
+WIDTHS = {
+    name: "0.1" if name == "mnist-cnn" else "0.05"
+    for name in recipe_names()
+    if isinstance(load_recipe(name).body, CnnBody | ResNetBody)
+}
 NARROW = {
     **{name: [f"body.width={width}"] for name, width in WIDTHS.items()},
     **{
@@ -29,7 +35,8 @@ NARROW = {
 def test_a_shipped_recipe_trains(
     name: str, method: str, tmp_path: Path, tiny_data: Callable[[str], Path | None]
 ) -> None:
-    recipe = load_recipe(name, ["train.epochs=1", *NARROW.get(name, []), *small_sizes(name)])
+    sizes = [*NARROW.get(name, []), *small_sizes(name), *recipe_overrides(name, tmp_path)]
+    recipe = load_recipe(name, ["train.epochs=1", *sizes])
     data = tiny_data(name)
     chosen = parse_method(recipe.methods[-1] if method == "of the recipe" else method)
     result = train_run(recipe, chosen, 0, data, tmp_path / "run")

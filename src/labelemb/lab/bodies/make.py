@@ -9,14 +9,18 @@ from torch import Tensor, nn
 from labelemb.lab.bodies.cnn import CNN
 from labelemb.lab.bodies.embedding_bag import EmbeddingBag
 from labelemb.lab.bodies.mlp import MLP
+from labelemb.lab.bodies.pretrained import make_network_body, make_vectors_body
 from labelemb.lab.bodies.resnet import STAGES, ResNet, pooled_size
 from labelemb.lab.bodies.seq2seq import Seq2Seq
-from labelemb.lab.data import ImageInputs, InputForm, PairInputs, TextInputs
+from labelemb.lab.data import ImageInputs, InputForm, PairInputs, TextInputs, TokenInputs
+from labelemb.lab.pretrained.architecture import Architecture
+from labelemb.lab.recipes.pretrained_settings import PretrainedBody, TokenVectorsBody
 from labelemb.lab.recipes.settings import (
     BodySettings,
     CnnBody,
     EmbeddingBagBody,
     MlpBody,
+    NewBody,
     ResNetBody,
     Seq2SeqBody,
 )
@@ -26,17 +30,30 @@ BODY_PREFIX = "body."
 """Before the names of a body's tensors in the model file of a run."""
 
 
-def make_body(settings: BodySettings, inputs: InputForm, num_labels: int) -> nn.Module:
-    """The network that the settings name, for inputs of that form; weights from torch's global generator."""
+def make_body(
+    settings: BodySettings, inputs: InputForm, num_labels: int, kept: Architecture | None = None
+) -> nn.Module:
+    """The network that the settings name, for inputs of that form; new weights from torch's global generator.
+
+    With `kept`, a network that was trained before is built without looking for its weights.
+    """
     with enough_memory("body", "change [body]"):
         match settings:
             case EmbeddingBagBody():
                 body: nn.Module = _make_text_body(settings, inputs)
             case Seq2SeqBody():
                 body = _make_pair_body(settings, inputs, num_labels)
+            case TokenVectorsBody():
+                if not isinstance(inputs, TokenInputs):
+                    raise _mismatch(settings, "texts", inputs)
+                body = make_vectors_body(settings, inputs, kept)
+            case PretrainedBody():
+                if not isinstance(inputs, TokenInputs | ImageInputs):
+                    raise _mismatch(settings, "texts or images", inputs)
+                body = make_network_body(settings, inputs, kept)
             case _:
                 body = _make_image_body(settings, inputs)
-    if settings.init == "truncated_normal":
+    if isinstance(settings, NewBody) and settings.init == "truncated_normal":
         _truncated_normal(body, settings.init_std)
     # convolutions, pools and norms whose channels lie side by side are faster, most of all narrow ones on a CPU; a
     # convolution hands on the layout of its weights. After the initial weights are drawn: the order of drawing stays.
@@ -107,7 +124,9 @@ def _make_image_body(settings: BodySettings, inputs: InputForm) -> nn.Module:
 
 
 def _mismatch(settings: BodySettings, noun: str, inputs: InputForm) -> UserError:
-    use = {ImageInputs: "mlp, cnn or resnet8", TextInputs: "embedding_bag", PairInputs: "seq2seq"}[type(inputs)]
+    texts = "embedding_bag, token-vectors or pretrained"
+    images = "mlp, cnn, resnet8 or pretrained"
+    use = {ImageInputs: images, TextInputs: texts, TokenInputs: texts, PairInputs: "seq2seq"}[type(inputs)]
     return UserError(f"body.kind = {settings.kind} reads {noun}, the data has {inputs.noun}: use {use}")
 
 

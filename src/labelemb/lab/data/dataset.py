@@ -12,6 +12,7 @@ from torch import Tensor
 
 from labelemb.lab.recipes.settings import DataSettings
 from labelemb.support.errors import UserError
+from labelemb.support.wording import one_line
 
 Inputs = tuple[Tensor, ...]
 Augment = Callable[[Inputs, torch.Generator], Inputs]
@@ -21,6 +22,11 @@ NO_TARGET = -1
 
 class Examples(ABC):
     """Inputs with their targets. `batch` gives what `body(*inputs)` takes."""
+
+    texts: Sequence[str] | None = None
+    """The inputs as people read them, of a test set of texts."""
+    original: "Examples | None" = None
+    """The examples as they were read, where these are features of them."""
 
     def __init__(self, targets: Tensor) -> None:
         self.targets = targets.long()
@@ -52,6 +58,20 @@ class Examples(ABC):
         return list(order.split(batch_size))
 
 
+@dataclass(frozen=True)
+class InputPlace:
+    """Where an input to predict was found: the file, and of a text its line and the text itself."""
+
+    file: str
+    line: int | None = None
+    text: str | None = None
+    where: str = ""
+    """The file and the place in it, in words."""
+
+    def __str__(self) -> str:
+        return self.file if self.text is None else f"{self.where}: {one_line(self.text)}"
+
+
 class InputForm(msgspec.Struct, frozen=True, tag_field="kind"):
     """What inputs look like to a network. Kept with a run as JSON, so that new inputs are encoded in the same way."""
 
@@ -63,13 +83,24 @@ class InputForm(msgspec.Struct, frozen=True, tag_field="kind"):
         saved: dict[str, Any] = msgspec.to_builtins(self)
         return saved
 
-    def read(self, files: Sequence[Path], settings: DataSettings) -> tuple[list[str], Examples]:
-        """New inputs from files, with a name to show for each; their targets are `NO_TARGET`."""
+    def read(self, files: Sequence[Path], settings: DataSettings) -> tuple[list[InputPlace], Examples]:
+        """New inputs from files, with the place of each; their targets are `NO_TARGET`."""
         raise UserError(f"{self.noun} are not read from files to predict")
 
     def difference(self, other: "InputForm") -> str:
         """Why a network made for `other` cannot read these inputs, or nothing if its layers alone decide that."""
         return "" if type(self) is type(other) else f"it reads {other.noun}, this data has {self.noun}"
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The examples that a fold holds out, and which rows of the data its examples are."""
+
+    examples: Examples
+    rows: Tensor
+    """Of the held-out examples."""
+    train_rows: Tensor
+    """Of the training examples."""
 
 
 @dataclass
@@ -88,6 +119,8 @@ class Dataset:
     """Labels that are no words, such as the end of a text."""
     label_counts: list[int] | None = None
     """How often each label is a target in training; None where nothing needs it."""
+    held_out: HeldOut | None = None
+    """Where the data is that of one fold of an audit."""
     digest: str = ""
     """SHA-256 of all that was read, before a seed splits it: the same in every run on the same data."""
 

@@ -4,6 +4,7 @@ Every reader takes files packed with gzip as well. Errors name the file and the 
 """
 
 import csv
+import dataclasses
 import gzip
 import io
 import json
@@ -141,6 +142,8 @@ class Row:
 
     where: str
     values: dict[str, str]
+    line: int | None = None
+    """None in a file of JSON that has no rows of lines."""
 
 
 def table_suffix(path: Path) -> str:
@@ -223,7 +226,7 @@ def _delimited(path: Path, reader: Any, required: tuple[str, ...]) -> Iterator[R
                 raise UserError(
                     f"{where}: {size} row, {len(values)} values for the {len(header)} columns {', '.join(header)}"
                 )
-            yield Row(where, dict(zip(header, values, strict=True)))
+            yield Row(where, dict(zip(header, values, strict=True)), reader.line_num)
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: {error}") from error
 
@@ -239,7 +242,7 @@ def _read_jsonl(path: Path, text: str, required: tuple[str, ...]) -> Iterator[Ro
             raise UserError(f"{where}: not JSON ({error.msg})") from error
         except (ValueError, RecursionError) as error:
             raise UserError(f"{where}: {_beyond_python(error)}") from error
-        yield _object_row(where, entry, required)
+        yield dataclasses.replace(_object_row(where, entry, required), line=number)
 
 
 def _beyond_python(error: ValueError | RecursionError) -> str:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from labelemb.lab.recipes.check import keys_of, read_table
+from labelemb.lab.recipes.pretrained_settings import PretrainedBody, TokenVectorsBody
 from labelemb.lab.recipes.schema import Names, Table, doc, kind_of, settings_of
 from labelemb.lab.recipes.settings import (
     Cifar10Data,
@@ -54,7 +55,9 @@ AnyData = (
     | LcstsData
     | NumbersData
 )
-AnyBody = MlpBody | CnnBody | ResNet8Body | ResNet18Body | EmbeddingBagBody | Seq2SeqBody
+AnyBody = (
+    MlpBody | CnnBody | ResNet8Body | ResNet18Body | EmbeddingBagBody | Seq2SeqBody | TokenVectorsBody | PretrainedBody
+)
 
 
 class Recipe(Table, frozen=True):

@@ -91,6 +91,8 @@ class ImageFolderData(ImageData, tag="image_folder", frozen=True):
     folders: Folders = ()
     test_size: TestSize = 0.1
     split_seed: SplitSeed = -1
+    image_column: Annotated[str, doc("data sets of the hub (--data hf:NAME): the column with the image")] = "image"
+    label_column: Annotated[str, doc("data sets of the hub: the column with the label")] = "label"
     image_size: Annotated[Count, Meta(ge=4), doc("every image becomes a square of this many pixels")] = 32
     grayscale: Annotated[bool, doc("one channel in place of three")] = False
     skip_corrupt: Annotated[bool, doc("leave out files that cannot be read; false stops at the first")] = False
@@ -161,6 +163,11 @@ class BodySettings(Table, tag_field="kind", frozen=True):
 
     start: Annotated[str, doc("folder of a finished run whose body is the start of the training; empty for none")] = ""
     dropout: Annotated[Share, doc("share of hidden units dropped while training")] = 0.0
+
+
+class NewBody(BodySettings, frozen=True):
+    """A network that starts with random weights."""
+
     init: Annotated[
         Literal["torch", "truncated_normal"],
         doc("initial weights: torch's own, or truncated_normal with zero biases"),
@@ -172,20 +179,20 @@ Hidden = Annotated[tuple[Annotated[Count, Meta(ge=1)], ...], doc("sizes of the f
 Width = Annotated[Number, Meta(gt=0), doc("multiplies the channels")]
 
 
-class MlpBody(BodySettings, tag="mlp", frozen=True):
+class MlpBody(NewBody, tag="mlp", frozen=True):
     """Multilayer perceptron."""
 
     hidden: Hidden = (500, 500)
 
 
-class CnnBody(BodySettings, tag="cnn", frozen=True):
+class CnnBody(NewBody, tag="cnn", frozen=True):
     """Two convolutions and fully connected layers."""
 
     hidden: Hidden = (500, 500)
     width: Width = 1.0
 
 
-class ResNetBody(BodySettings, frozen=True):
+class ResNetBody(NewBody, frozen=True):
     """Residual network."""
 
     width: Width = 1.0
@@ -199,14 +206,14 @@ class ResNet18Body(ResNetBody, tag="resnet18", frozen=True):
     """ResNet-18: four stages of two blocks."""
 
 
-class EmbeddingBagBody(BodySettings, tag="embedding_bag", frozen=True):
+class EmbeddingBagBody(NewBody, tag="embedding_bag", frozen=True):
     """Mean of word vectors and fully connected layers."""
 
     embedding_size: Annotated[Count, Meta(ge=1), doc("size of a word vector")] = 256
     hidden: Hidden = (500, 500)
 
 
-class Seq2SeqBody(BodySettings, tag="seq2seq", frozen=True):
+class Seq2SeqBody(NewBody, tag="seq2seq", frozen=True):
     """LSTM encoder and decoder with attention."""
 
     embedding_size: Annotated[Count, Meta(ge=1), doc("size of a word vector")] = 256

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from labelemb.lab.data.dataset import Examples, InputForm, Inputs, check_any, no_targets, tensor_bytes
+from labelemb.lab.data.dataset import Examples, InputForm, InputPlace, Inputs, check_any, no_targets, tensor_bytes
 from labelemb.lab.data.images.image_files import find_images, read_images
 from labelemb.lab.recipes.settings import DataSettings, ImageFolderData
 from labelemb.support.errors import UserError
@@ -34,11 +34,22 @@ class Normalisation:
 
 
 class ImageExamples(Examples):
-    """Images kept as bytes, (rows, channels, height, width); a batch is normalised float32."""
+    """Images kept as bytes, (rows, channels, height, width); a batch is normalised float32.
 
-    def __init__(self, images: Tensor, targets: Tensor, mean: Sequence[float] = (), std: Sequence[float] = ()) -> None:
+    `files` are the paths of the images below the data's folder, where each has a file of its own.
+    """
+
+    def __init__(
+        self,
+        images: Tensor,
+        targets: Tensor,
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
+        files: Sequence[str] | None = None,
+    ) -> None:
         super().__init__(targets)
         self.images = images
+        self.files = files
         self.normalised = Normalisation(images.shape[1], mean, std)
 
     @property
@@ -51,7 +62,14 @@ class ImageExamples(Examples):
         return (self.normalised(self.images[index]),), self.targets[index]
 
     def select(self, index: Tensor) -> "ImageExamples":
-        return ImageExamples(self.images[index], self.targets[index], self.normalised.mean, self.normalised.std)
+        files = None if self.files is None else [self.files[place] for place in index.tolist()]
+        return ImageExamples(self.images[index], self.targets[index], self.normalised.mean, self.normalised.std, files)
+
+    def joined(self, other: "ImageExamples") -> "ImageExamples":
+        """These images and then the others."""
+        images, targets = torch.cat([self.images, other.images]), torch.cat([self.targets, other.targets])
+        files = None if self.files is None or other.files is None else [*self.files, *other.files]
+        return ImageExamples(images, targets, self.normalised.mean, self.normalised.std, files)
 
     def content(self) -> Iterator[memoryview]:
         """The bytes of all examples."""
@@ -72,11 +90,11 @@ class ImageInputs(InputForm, frozen=True, tag="image"):
         """Images to predict, as bytes (rows, channels, height, width)."""
         return ImageExamples(images, no_targets(len(images)), self.mean, self.std)
 
-    def read(self, files: Sequence[Path], settings: DataSettings) -> tuple[list[str], ImageExamples]:
+    def read(self, files: Sequence[Path], settings: DataSettings) -> tuple[list[InputPlace], ImageExamples]:
         """Image files, or all images in folders."""
         found = [image for file in files for image in find_images(file)]
         check_any(found, files)
         skip_corrupt = isinstance(settings, ImageFolderData) and settings.skip_corrupt
         readable, images = read_images(found, self.size, self.channels, skip_corrupt)
         check_any(readable, files)
-        return [str(file) for file in readable], self.encode(torch.stack(images))
+        return [InputPlace(str(file)) for file in readable], self.encode(torch.stack(images))

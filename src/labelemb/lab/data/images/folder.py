@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 
 from labelemb.lab.data.files import SPLIT_NAMES, find_data, refuse_unknown_parts
+from labelemb.lab.data.hub import HubColumn, is_hub, read_hub
 from labelemb.lab.data.images.examples import ImageExamples
-from labelemb.lab.data.images.image_files import is_hidden, list_images, read_images
+from labelemb.lab.data.images.image_files import is_hidden, list_images, read_image, read_images
 from labelemb.lab.data.splits import Splits
 from labelemb.lab.recipes.settings import ImageFolderData
 from labelemb.support.errors import UserError
@@ -21,15 +22,43 @@ WANTED = (
 
 def read_image_folder(settings: ImageFolderData, path: Path | None) -> Splits[ImageExamples]:
     """Read all images as squares of data.image_size pixels; labels are the folder names in sorted order."""
+    if path is not None and is_hub(path):
+        return _read_hub_images(settings, path)
     root = find_data(path, settings.folders, _holds_labels, WANTED)
     parts = _parts(root)
     names = sorted({label.name for folder in parts.values() for label in _folders(folder) if list_images(label)})
     if not names:
         raise UserError(f"{root} holds no images; wanted: {WANTED}")
     _refuse_undecodable(root, names)
-    examples = {part: _read_part(folder, names, settings) for part, folder in parts.items()}
+    examples = {part: _read_part(root, folder, names, settings) for part, folder in parts.items()}
     files = [file for folder in parts.values() for name in names for file in list_images(folder / name)]
     return Splits(examples["train"], examples.get("dev"), examples.get("test"), names, str(root), files=files)
+
+
+def _read_hub_images(settings: ImageFolderData, path: Path) -> Splits[ImageExamples]:
+    """The images of a data set of the library `datasets`."""
+    data = read_hub(path)
+    label_column = data.label_column(settings.label_column)
+    image_column = data.column(
+        HubColumn(settings.image_column, "image", "image_column", lambda feature: type(feature).__name__ == "Image")
+    )
+    names, targets = data.targets(label_column)
+    size, channels = (settings.image_size, settings.image_size), 1 if settings.grayscale else 3
+    parts = {}
+    for part in targets:
+        kept, images = [], []
+        for row, content in enumerate(data.raw_images(part, image_column)):
+            where = f"{data.source}, {part}, row {row}"
+            try:
+                images.append(read_image(content, size, channels, where))
+                kept.append(row)
+            except UserError:
+                if not settings.skip_corrupt:
+                    raise
+        if not images:
+            raise UserError(f"{data.source}: the part {part} holds no readable images")
+        parts[part] = ImageExamples(torch.stack(images), targets[part][kept], settings.mean, settings.std)
+    return Splits(parts["train"], parts.get("dev"), parts.get("test"), names, data.source)
 
 
 def _refuse_undecodable(root: Path, names: Sequence[str]) -> None:
@@ -79,7 +108,7 @@ def _holds_labels(place: Path) -> bool:
     return place.is_dir() and any(list_images(folder) for folder in _folders(place))
 
 
-def _read_part(folder: Path, names: list[str], settings: ImageFolderData) -> ImageExamples:
+def _read_part(root: Path, folder: Path, names: list[str], settings: ImageFolderData) -> ImageExamples:
     channels = 1 if settings.grayscale else 3
     size = (settings.image_size, settings.image_size)
     labels = {file: target for target, name in enumerate(names) for file in list_images(folder / name)}
@@ -87,4 +116,5 @@ def _read_part(folder: Path, names: list[str], settings: ImageFolderData) -> Ima
     if not images:
         raise UserError(f"{folder} holds no readable images")
     targets = torch.tensor([labels[file] for file in files])
-    return ImageExamples(torch.stack(images), targets, settings.mean, settings.std)
+    places = [file.relative_to(root).as_posix() for file in files]
+    return ImageExamples(torch.stack(images), targets, settings.mean, settings.std, places)

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -43,14 +44,14 @@ def list_images(folder: Path) -> list[Path]:
     return sorted(file for file in found if file.is_file())
 
 
-def read_image(file: Path, size: Sequence[int], channels: int) -> Tensor:
-    """One image file as bytes, (channels, height, width)."""
+def read_image(file: Path | BinaryIO, size: Sequence[int], channels: int, where: str = "") -> Tensor:
+    """One image file as bytes, (channels, height, width). `where` names it in errors, where that is not the file."""
     try:
         with Image.open(file) as image:
             return image_to_tensor(image, size, channels)
     # Pillow's readers raise SyntaxError, ValueError, struct.error, ... on damaged files, depending on the format
     except Exception as error:
-        raise UserError(f"{file} cannot be read as an image: {error}") from error
+        raise UserError(f"{where or file} cannot be read as an image: {error}") from error
 
 
 def read_images(

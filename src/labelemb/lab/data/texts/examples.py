@@ -1,17 +1,17 @@
 """Texts in memory: numbers of features, and how new texts become such numbers."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from labelemb.lab.data.dataset import Examples, InputForm, Inputs, check_any, no_targets
+from labelemb.lab.data.dataset import Examples, InputForm, InputPlace, Inputs, check_any, no_targets
 from labelemb.lab.data.files import read_json_parts, read_rows, read_text, split_lines, table_suffix
 from labelemb.lab.data.texts.vocabulary import Vocabulary
 from labelemb.lab.recipes.settings import DataSettings, TextTableData
-from labelemb.support.wording import one_line
 
 
 class TextExamples(Examples):
@@ -29,8 +29,8 @@ class TextExamples(Examples):
         features, starts = self._gather(index)
         return (features, starts[:-1]), self.targets[index]
 
-    def select(self, index: Tensor) -> "TextExamples":
-        return TextExamples(*self._gather(index), self.targets[index])
+    def select(self, index: Tensor) -> Self:
+        return type(self)(*self._gather(index), self.targets[index])
 
     def _gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
         begin = self.starts[index]
@@ -42,25 +42,32 @@ class TextExamples(Examples):
         return self.features[torch.arange(len(shift)) + shift], starts
 
 
-class TextInputs(InputForm, frozen=True, tag="text"):
-    """Texts as word n-grams of a vocabulary."""
+class TextForm(InputForm, frozen=True):
+    """Texts as numbers, in any form."""
 
     noun: ClassVar[str] = "texts"
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str], targets: Tensor | None = None) -> TextExamples:
+        """Texts as examples; without targets, to predict."""
+
+    def read(self, files: Sequence[Path], settings: DataSettings) -> tuple[list[InputPlace], TextExamples]:
+        """Tables (.csv, .tsv, .jsonl; .json as for training) with the text column, or files with one text a line."""
+        columns = settings if isinstance(settings, TextTableData) else TextTableData()
+        places = [place for file in files for place in _read_texts(file, columns)]
+        check_any(places, files)
+        return places, self.encode([place.text or "" for place in places])
+
+
+class TextInputs(TextForm, frozen=True, tag="text"):
+    """Texts as word n-grams of a vocabulary."""
 
     ngrams: int
     vocabulary: list[str]
 
     def encode(self, texts: Sequence[str], targets: Tensor | None = None) -> TextExamples:
-        """Texts as examples; without targets, to predict."""
         features, starts = Vocabulary(self.vocabulary, self.ngrams).encode(texts)
         return TextExamples(features, starts, no_targets(len(texts)) if targets is None else targets)
-
-    def read(self, files: Sequence[Path], settings: DataSettings) -> tuple[list[str], TextExamples]:
-        """Tables (.csv, .tsv, .jsonl; .json as for training) with the text column, or files with one text a line."""
-        columns = settings if isinstance(settings, TextTableData) else TextTableData()
-        named = [entry for file in files for entry in _read_texts(file, columns)]
-        check_any(named, files)
-        return [name for name, _ in named], self.encode([text for _, text in named])
 
     def difference(self, other: InputForm) -> str:
         if isinstance(other, TextInputs) and other != self:
@@ -68,15 +75,15 @@ class TextInputs(InputForm, frozen=True, tag="text"):
         return super().difference(other)
 
 
-def _read_texts(file: Path, settings: TextTableData) -> list[tuple[str, str]]:
-    """Texts, each after the name that is shown for it: one line, whatever the text holds."""
+def _read_texts(file: Path, settings: TextTableData) -> list[InputPlace]:
+    """Texts with their places."""
     column, suffix = settings.text_column, table_suffix(file)
     if suffix == ".json":
         parts = read_json_parts(file, column, settings.label_column)
-        rows = [row for part in parts.values() for row in part]
+        found = [(row.line, row.values[column], row.where) for part in parts.values() for row in part]
     elif suffix:
-        rows = read_rows(file, (column,))
+        found = [(row.line, row.values[column], row.where) for row in read_rows(file, (column,))]
     else:
         lines = enumerate(split_lines(read_text(file)), start=1)
-        return [(f"{file}, line {number}: {one_line(line)}", line) for number, line in lines if line.strip()]
-    return [(f"{row.where}: {one_line(row.values[column])}", row.values[column]) for row in rows]
+        found = [(number, line, f"{file}, line {number}") for number, line in lines if line.strip()]
+    return [InputPlace(str(file), line, text, where) for line, text, where in found]

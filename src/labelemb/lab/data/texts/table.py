@@ -17,6 +17,7 @@ from labelemb.lab.data.files import (
     refuse_unknown_parts,
     table_suffix,
 )
+from labelemb.lab.data.hub import HubColumn, is_hub, read_hub
 from labelemb.lab.data.splits import Splits
 from labelemb.lab.recipes.settings import TextTableData
 from labelemb.support.errors import UserError
@@ -36,6 +37,10 @@ class Texts:
     def select(self, index: Tensor) -> "Texts":
         return Texts([self.texts[place] for place in index.tolist()], self.targets[index])
 
+    def joined(self, other: "Texts") -> "Texts":
+        """These texts and then the others."""
+        return Texts(self.texts + other.texts, torch.cat([self.targets, other.targets]))
+
     def content(self) -> Iterator[bytes | memoryview]:
         """The bytes of all texts and targets."""
         yield "\0".join(self.texts).encode()
@@ -44,6 +49,8 @@ class Texts:
 
 def read_text_table(settings: TextTableData, path: Path | None) -> Splits[Texts]:
     """The texts of a table, split as its files or its split column say; otherwise all of them for training."""
+    if path is not None and is_hub(path):
+        return _read_hub_texts(settings, path)
     place = find_data(path, settings.folders, lambda found: bool(_tables(found)), WANTED)
     parts = _read_parts(place, settings)
     labels = {part: [_label(row, settings) for row in rows] for part, rows in parts.items()}
@@ -57,6 +64,22 @@ def read_text_table(settings: TextTableData, path: Path | None) -> Splits[Texts]
     if "train" not in examples:
         raise UserError(f"{place} has no training rows")
     return Splits(examples["train"], examples.get("dev"), examples.get("test"), names, str(place))
+
+
+def _read_hub_texts(settings: TextTableData, path: Path) -> Splits[Texts]:
+    """The texts of a data set of the library `datasets`."""
+    data = read_hub(path)
+    label_column = data.label_column(settings.label_column)
+    text_column = data.column(
+        HubColumn(settings.text_column, "text", "text_column", lambda feature: str(_type(feature)).endswith("string"))
+    )
+    names, targets = data.targets(label_column)
+    parts = {part: Texts([str(text) for text in data.values(part, text_column)], targets[part]) for part in targets}
+    return Splits(parts["train"], parts.get("dev"), parts.get("test"), names, data.source)
+
+
+def _type(feature: object) -> object:
+    return getattr(feature, "dtype", None)
 
 
 def _numbered(labels: Sequence[str], numbers: dict[str, int]) -> Tensor:

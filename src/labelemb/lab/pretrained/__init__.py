@@ -1,0 +1,1 @@
+"""Where pretrained networks, vectors and tokenizers are, and their files read without executing code."""
