@@ -45,6 +45,13 @@ def test_a_label_that_loses_a_part_in_one_direction_is_to_be_split() -> None:
     assert pair.reason.startswith("6 of 20 examples of 'apple' look like 'pear', which loses 0 to it")
 
 
+def test_a_label_that_loses_nearly_all_its_examples_in_one_direction_is_to_be_merged() -> None:
+    fruit = ((2, "apple", "apple"), (18, "apple", "pear"), (20, "pear", "pear"))
+    [pair] = audit(*rows_of(*fruit, *WELL_KNOWN), NAMES).pairs
+    assert (pair.label, pair.other, pair.suggestion) == ("apple", "pear", "merge")
+    assert pair.reason == "18 of 20 examples of 'apple' look like 'pear': nearly all"
+
+
 def test_labels_that_are_told_apart_but_for_a_few_confident_examples_are_to_be_relabelled() -> None:
     fruit = ((40, "apple", "apple"), (3, "apple", "pear"), (40, "pear", "pear"))
     [pair] = audit(*rows_of(*fruit, *WELL_KNOWN), NAMES).pairs

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from labelemb.findings import Audit, audit
-from labelemb.findings.table import defused
+from labelemb.support.cells import defused
 from labelemb.support.errors import UserError
 from tests.helpers.noisy_labels import noisy_labels
 

@@ -30,6 +30,7 @@ def audit(
     losses: Any = None,
     splits: Any = None,
     top_k: int = 10,
+    in_sample: bool = False,
 ) -> Audit:
     """Which labels overlap and which examples carry the wrong label, from out-of-fold probabilities.
 
@@ -48,6 +49,8 @@ def audit(
         losses: (rows,) training loss of each example, say averaged over the epochs: shown, and decides between equals.
         splits: (rows,) name of the split of each row, to find duplicates that cross splits (needs `inputs`).
         top_k: how many of the largest probabilities of a row are kept (at least 2).
+        in_sample: the model was trained on these very examples. They are then ranked by `losses`, where there are any,
+            and the result says that the expected number of errors is too low.
 
     >>> probabilities = [[0.9, 0.1], [0.8, 0.2], [0.9, 0.1], [0.1, 0.9], [0.2, 0.8], [0.1, 0.9]]
     >>> found = audit(probabilities, ["cat", "cat", "dog", "dog", "dog", "dog"])
@@ -73,8 +76,16 @@ def audit(
     estimate = estimate_errors(predictions)
     scores = score_labels(predictions, estimate, texts)
     return Audit(
-        summary=_summary(predictions, estimate.total),
-        examples=Examples(predictions, estimate, texts, splits=row_splits, losses=row_losses, inputs=row_inputs),
+        summary=_summary(predictions, estimate.total, in_sample),
+        examples=Examples(
+            predictions,
+            estimate,
+            texts,
+            splits=row_splits,
+            losses=row_losses,
+            inputs=row_inputs,
+            by_loss=in_sample and row_losses is not None,
+        ),
         labels=find_label_problems(scores, predictions.absent),
         pairs=find_pairs(predictions, estimate, texts, space),
         duplicates=None if row_inputs is None else find_duplicates(row_inputs, given, texts, row_splits),
@@ -82,7 +93,7 @@ def audit(
     )
 
 
-def _summary(predictions: Predictions, expected_errors: int) -> Summary:
+def _summary(predictions: Predictions, expected_errors: int, in_sample: bool) -> Summary:
     usable = predictions.usable
     return Summary(
         rows=len(usable),
@@ -91,6 +102,7 @@ def _summary(predictions: Predictions, expected_errors: int) -> Summary:
         rows_of_absent_labels=int((predictions.predicted_rows & ~usable).sum()),
         disagreeing=int((usable & (predictions.predicted != predictions.given)).sum()),
         expected_errors=expected_errors,
+        in_sample=in_sample,
     )
 
 

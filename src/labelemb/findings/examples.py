@@ -95,7 +95,7 @@ class Examples(Sequence[ExampleFinding]):
     """All examples, the most suspicious first; each item is an `ExampleFinding`. Kept as columns of numbers.
 
     Examples without a usable prediction come last: their label was absent from the training part of their fold, or
-    their row of probabilities is NaN.
+    their row of probabilities is NaN. With `by_loss` a larger loss is more suspicious, else a smaller label quality.
     """
 
     def __init__(
@@ -107,6 +107,7 @@ class Examples(Sequence[ExampleFinding]):
         splits: np.ndarray | None = None,
         losses: np.ndarray | None = None,
         inputs: Sequence[Any] | None = None,
+        by_loss: bool = False,
     ) -> None:
         self._names, self._thresholds = names, estimate.thresholds
         self._splits, self._losses, self._inputs = splits, losses, inputs
@@ -117,7 +118,8 @@ class Examples(Sequence[ExampleFinding]):
         quality = np.divide(own, total, out=np.full(len(own), 0.5, np.float32), where=total > 0)
         quality[~self._predicted] = np.nan
         tie_break = np.zeros(len(own)) if losses is None else -losses
-        self.order = np.lexsort((tie_break, -probability, quality, ~usable))
+        keys = (tie_break, -probability, quality)
+        self.order = np.lexsort((*(reversed(keys) if by_loss else keys), ~usable))
         self.num_issues = min(estimate.total, int((usable & (quality < 0.5)).sum()))
         self._is_issue = np.zeros(len(own), bool)
         self._is_issue[self.order[: self.num_issues]] = True

@@ -235,6 +235,10 @@ class _Pairs:
                 f"of the examples predicted as one of the two, only {told_a:.0%} of {first} and {told_b:.0%} of "
                 f"{second} are right"
             )
+        if told_a < 1 - HARD_TO_TELL and len(a_as_b) >= HARD_TO_TELL * confusion.examples[a]:
+            # of two labels for one thing a model may take the one nearly always, and so never lose the other
+            lost, total = len(a_as_b), confusion.examples[a]
+            return "merge", f"{lost} of {total} examples of {first} look like {second}: nearly all"
         if told_a < HARD_TO_TELL and len(a_as_b) >= LARGE_PART * confusion.examples[a]:
             return "split", (
                 f"{len(a_as_b)} of {confusion.examples[a]} examples of {first} look like {second}, which loses "

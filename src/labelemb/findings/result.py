@@ -34,6 +34,7 @@ class Summary:
         rows_of_absent_labels: examples whose label no model of their fold had seen.
         disagreeing: usable rows whose most probable label is not the given one.
         expected_errors: how many given labels are probably wrong, by confident learning.
+        in_sample: the model was trained on these examples, so that fewer errors show than there are.
     """
 
     rows: int
@@ -42,6 +43,7 @@ class Summary:
     rows_of_absent_labels: int
     disagreeing: int
     expected_errors: int
+    in_sample: bool = False
 
     def lines(self) -> list[str]:
         usable = self.rows - self.rows_without_prediction - self.rows_of_absent_labels
@@ -51,6 +53,8 @@ class Summary:
             f"about {self.expected_errors:,} given labels are expected to be wrong ({share}); {self.disagreeing:,} "
             "predictions disagree",
         ]
+        if self.in_sample:
+            lines.append("predicted by a model that was trained on them: more labels are wrong than it shows")
         if self.rows_without_prediction:
             lines.append(f"{self.rows_without_prediction:,} rows have no prediction and are not judged")
         if self.rows_of_absent_labels:
@@ -101,6 +105,10 @@ class Audit:
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write the summary, all findings about labels, the flagged examples and the duplicates."""
+        write_json(Path(path), self.as_json())
+
+    def as_json(self) -> dict[str, Any]:
+        """What `to_json` writes, as plain values."""
         columns = self._columns()
         issues = self.examples.issues()
         content = {
@@ -111,7 +119,8 @@ class Audit:
             "labels": [asdict(label) for label in self.labels],
             "label_scores": [score._asdict() for score in self.label_scores],
         }
-        write_json(Path(path), _without_nan(content))
+        found: dict[str, Any] = _without_nan(content)
+        return found
 
     def _columns(self) -> list[str]:
         """Fields of `ExampleFinding`, without those that were not passed or that are no text."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
+from labelemb.support.cells import defused
 from labelemb.support.files import replacing
 from labelemb.support.wording import one_line, shorten
 
@@ -19,8 +20,6 @@ GAP = 2
 NARROWEST = 8
 """Characters to which a column of text is cut at most."""
 LONGEST_HTML_CELL = 200
-EXECUTED = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""What makes a spreadsheet read a cell as a formula when it comes first."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,6 @@ def write_csv(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterab
         writer.writerow(columns)
         writer.writerows([_cell(value) for value in row] for row in rows)
         text.detach()  # hands the last bytes to the file, which `replacing` closes
-
-
-def defused(text: str) -> str:
-    """A text as a cell that no spreadsheet takes for a formula."""
-    harmless = text.replace("\0", "")
-    return f"'{harmless}" if harmless.lstrip(" ").startswith(EXECUTED) else harmless
 
 
 def _cell(value: Any) -> Any:

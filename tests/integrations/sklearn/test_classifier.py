@@ -75,9 +75,14 @@ def test_a_grid_search_over_a_pipeline_chooses_the_method(blobs: tuple[np.ndarra
     assert search.best_score_ == max(search.cv_results_["mean_test_score"]) > 0.5
 
 
-def test_scores_are_the_same_in_other_processes_and_threads(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+@pytest.mark.slow  # each process imports everything anew
+def test_scores_are_the_same_in_other_processes(blobs: tuple[np.ndarray, np.ndarray]) -> None:
     scores = cross_val_score(quick(max_iter=2), *blobs, cv=3)
     np.testing.assert_array_equal(cross_val_score(quick(max_iter=2), *blobs, cv=3, n_jobs=2), scores)
+
+
+def test_scores_are_the_same_in_other_threads(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    scores = cross_val_score(quick(max_iter=2), *blobs, cv=3)
     with joblib.parallel_backend("threading", n_jobs=3):
         np.testing.assert_array_equal(cross_val_score(quick(max_iter=2), *blobs, cv=3), scores)
 

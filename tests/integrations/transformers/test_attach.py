@@ -140,7 +140,8 @@ class LargestTensor(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "t5", "bart", "marian"])
-def test_32000_labels_train_without_their_logits_in_memory(kind: str) -> None:
+def test_32000_labels_train_without_their_logits_in_memory(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labelemb.losses.chunked.rows.CHUNK_BYTES", 2**25)  # 262 rows
     torch.manual_seed(0)
     vocabulary, sentences, length = 32_000, 10, 60
     model = getattr(tiny_models, kind)(

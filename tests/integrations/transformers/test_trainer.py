@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from safetensors.torch import load_file
 from labelemb import LossTerms, Objective
 from labelemb.integrations.transformers import LabelEmbeddingCallback, attach_to_pretrained, parameter_groups
 from tests.helpers import tiny_models, two_process_run
-from tests.helpers.pages import ROOT
+from tests.helpers.forked import run_as_torchrun
 from tests.helpers.small_runs import (
     Rows,
     arguments,
@@ -209,10 +208,8 @@ def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
     """Parameters, running table, counts, the logged loss and its terms."""
     one, two = tmp_path / "one", tmp_path / "two"
     two_process_run.run(one)
-    script = ["-m", "tests.helpers.two_process_run", str(two)]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run([*launcher, *script], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
+    done = run_as_torchrun(2, partial(two_process_run.run, two))
+    assert done.codes == [0, 0], done.stderr
     found = load_file(two / "state.safetensors")
     for name, expected in load_file(one / "state.safetensors").items():
         torch.testing.assert_close(found[name], expected, msg=lambda text, name=name: f"{name}: {text}")

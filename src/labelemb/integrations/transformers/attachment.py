@@ -29,6 +29,7 @@ from transformers.utils import ModelOutput
 
 from labelemb.heads import Head, HeadOutput
 from labelemb.integrations.transformers.adapters import linear_layers
+from labelemb.integrations.transformers.example_losses import RowLosses, row_losses
 from labelemb.integrations.transformers.logits_bias import BiasedLayer, predictor_of
 from labelemb.losses.terms import LossTerms
 
@@ -48,6 +49,8 @@ class Call:
     """What the layer was given."""
     output: HeadOutput | None = None
     placeholder: Tensor | None = None
+    index: Tensor | None = None
+    """Which examples these are, where their losses are recorded."""
 
 
 class Attachment(nn.Module):
@@ -61,6 +64,8 @@ class Attachment(nn.Module):
         terms: the five terms of the latest training call, detached.
         tokenizer: names the labels of a language model in files; set by the callback.
         progress: what calls tell the head that do not say it themselves; set by the callback.
+        index_name: the model's input with the indices of its examples, which is taken out; set by the callback.
+        row_losses: indices and losses of the examples of the latest training call, where indices are given.
     """
 
     head: Head
@@ -73,6 +78,8 @@ class Attachment(nn.Module):
         self.head = head
         self.terms: LossTerms | None = None
         self.progress: float | None = None
+        self.index_name: str | None = None
+        self.row_losses: RowLosses | None = None
         self.parts_missing = False
         self.tokenizer: Any = None
         self.__dict__["model"] = model  # not as a submodule: it contains this one
@@ -128,11 +135,13 @@ class Attachment(nn.Module):
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         self._call, kwargs = None, dict(kwargs)
         options = {name: kwargs.pop(name) for name in CALL_OPTIONS if name in kwargs}
+        index = None if self.index_name is None else kwargs.pop(self.index_name, None)
         if model.training:
             named = dict(zip(self._arguments, args, strict=False))
             args, kwargs = args[len(named) :], named | kwargs
             if kwargs.get("labels") is not None:
                 self._call = self._begin(model, kwargs, options)
+                self._call.index = index
         if not self._model_takes_num_items:
             kwargs.pop("num_items_in_batch", None)
         return args, kwargs
@@ -229,6 +238,8 @@ class Attachment(nn.Module):
     def _train(self, call: Call, hidden: Tensor) -> HeadOutput:
         active, self._call = self._call, None  # the head may call the layer itself, as its predictor
         output: HeadOutput = self.head(hidden, call.targets.to(hidden.device), **call.options)
+        if call.index is not None:
+            self.row_losses = row_losses(self.head, hidden, output.logits, call.targets, call.index)
         self._call = active
         self.terms = LossTerms(*(term.detach() for term in output.terms))
         return output

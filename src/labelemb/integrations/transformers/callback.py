@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import (
@@ -18,6 +19,7 @@ from transformers import (
 )
 
 from labelemb.integrations.transformers.attachment import attachment_of
+from labelemb.integrations.transformers.example_losses import ExampleLosses
 from labelemb.integrations.transformers.names import label_names, save_label_space
 from labelemb.integrations.transformers.training_parts import load_training_parts, save_with_parts
 from labelemb.labelspace.labels import check_names
@@ -39,14 +41,28 @@ class LabelEmbeddingCallback(TrainerCallback):
     Arguments:
         tokenizer: names the labels of a language model; by default the Trainer's processing_class.
         resume_from: the checkpoint that the Trainer resumes from, where it is not in the Trainer's own output folder.
+        record_losses: the column of the training data that has the index of each example. `example_losses()` then gives
+            the loss of each, averaged over the epochs, for `labelemb.audit(..., losses=)`. The Trainer must keep the
+            column: `TrainingArguments(remove_unused_columns=False)`. In one process, and since the last resume.
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase | None = None, *, resume_from: str | os.PathLike[str] | None = None
+        self,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        resume_from: str | os.PathLike[str] | None = None,
+        record_losses: str | None = None,
     ) -> None:
-        self.tokenizer, self.resume_from = tokenizer, resume_from
+        self.tokenizer, self.resume_from, self.record_losses = tokenizer, resume_from, record_losses
+        self._losses = ExampleLosses()
         self._sums: Tensor | None = None  # (5,)
         self._updates = 0
+
+    def example_losses(self) -> np.ndarray:
+        """The loss of each training example by its index, averaged over the epochs; NaN for one never seen."""
+        if self.record_losses is None:
+            raise ValueError("no losses were recorded: pass LabelEmbeddingCallback(record_losses=COLUMN)")
+        return self._losses.means()
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         model = kwargs["model"]
@@ -73,6 +89,9 @@ class LabelEmbeddingCallback(TrainerCallback):
                 raise ValueError(
                     f"{error}; say where the Trainer resumes from: LabelEmbeddingCallback(resume_from=folder)"
                 ) from error
+        if self.record_losses is not None and args.world_size > 1:
+            raise ValueError(f"record_losses is for one process, not for {args.world_size}")
+        attachment.index_name, self._losses = self.record_losses, ExampleLosses()
         attachment.terms, self._sums, self._updates = None, None, 0
         if attachment.head.clock.has_schedule:
             attachment.head.total_steps = max(1, state.max_steps)
@@ -123,6 +142,14 @@ class LabelEmbeddingCallback(TrainerCallback):
                 "the head saw no labels in this update: the Trainer must give the model its `labels` (no "
                 "compute_loss_func, no other label_names)"
             )
+        if self.record_losses is not None:
+            if attachment.row_losses is None:
+                raise ValueError(
+                    f"record_losses: the batches have no {self.record_losses!r}: add the column to the training data "
+                    "and pass TrainingArguments(remove_unused_columns=False)"
+                )
+            self._losses.add(attachment.row_losses)
+            attachment.row_losses = None
         terms = torch.stack(attachment.terms)
         self._sums = terms if self._sums is None else self._sums + terms
         attachment.terms = None
