@@ -13,8 +13,8 @@ from tests.helpers.import_graph import LAZY, PACKAGE, SOURCE, ImportGraph, Impor
 
 LAYERS = (
     *("support", "labelspace", "embeddings", "losses", "heads", "findings", "integrations"),
-    *(f"lab.{folder}" for folder in ("recipes", "data", "bodies", "methods", "tasks", "runs", "trained")),
-    *(f"lab.{folder}" for folder in ("comparison", "report", "jobs", "cli")),
+    *(f"lab.{folder}" for folder in ("recipes", "pretrained", "data", "bodies", "methods", "tasks", "runs", "trained")),
+    *(f"lab.{folder}" for folder in ("comparison", "search", "report", "jobs", "cli")),
 )
 """A folder imports only from itself and from folders before it."""
 SLOW_PACKAGES = {

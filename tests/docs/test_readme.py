@@ -1,4 +1,4 @@
-"""What the README says is there: the options with their defaults, and headline numbers that are in the results."""
+"""Options with their defaults, headline numbers that are in the results, and a README of a few screens."""
 
 from __future__ import annotations
 
@@ -22,15 +22,13 @@ def section(text: str, heading: str) -> str:
     return found.group(1)
 
 
-def test_the_readme_lists_every_option_of_the_objective() -> None:
-    missing = [field.name for field in fields(Objective) if f"`{field.name}`" not in text_of("README.md")]
-    assert not missing
+def test_the_readme_is_read_in_a_few_minutes() -> None:
+    assert len(text_of("README.md").splitlines()) <= 180
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/options.md"])
-def test_the_defaults_in_the_option_tables_are_the_objectives(page: str) -> None:
-    """A row of such a table starts with the option's name and its default."""
-    rows = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", text_of(page), re.MULTILINE))
+def test_the_table_of_options_has_every_one_of_the_objective_with_its_default() -> None:
+    """A row of the table starts with the option's name and its default."""
+    rows = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", text_of("docs/options.md"), re.MULTILINE))
     for field in fields(Objective):
         assert rows[field.name].strip('"') == str(field.default), field.name
 

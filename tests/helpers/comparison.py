@@ -22,6 +22,7 @@ from labelemb import (
     Objective,
     RunningEmbedding,
 )
+from labelemb.losses.sampling import first_by_hash
 from tests.helpers.oracle import (
     TERMS,
     Result,
@@ -76,6 +77,8 @@ class Case:
     updates: int = 0  # training calls before this one
     progress: float | None = None
     total_steps: bool = False
+    observe_rows: int | None = None
+    draws: int = 0  # training calls before this one, by which the observed rows are drawn
 
     def head(self) -> LabelEmbeddingHead:
         """A head in float64 with random parameters everywhere; `ties` makes them small integers."""
@@ -89,8 +92,11 @@ class Case:
             weight=torch.rand(self.num_labels) + 0.5 if self.weight else None,
             impl=self.impl,
             chunk_rows=None if self.impl == "autograd" else self.chunk_rows,
+            observe_rows=None if self.embedding.startswith("fixed") else self.observe_rows,
             total_steps=TOTAL_STEPS if self.total_steps and self.has_schedule else None,
         ).double()
+        if head.draws is not None:
+            head.draws.fill_(self.draws)
         if head.updates is not None:
             head.updates.fill_(self.updates)
         with torch.no_grad():
@@ -236,6 +242,7 @@ def oracle_call(
     progress: float | None = None,
     observed_hidden: Tensor | None = None,
     reduction: str = "mean",
+    stands_for: Tensor | None = None,
 ) -> Result:
     """What the equations give for a call."""
     if progress is None and head.total_steps is not None:
@@ -259,7 +266,18 @@ def oracle_call(
         soft_active=fixed or soft_term_has_started(head, progress),
         progress=1.0 if progress is None else progress,
         reduction=reduction,
+        stands_for=stands_for,
     )
+
+
+def rows_stood_for(head: LabelEmbeddingHead, targets: Tensor) -> Tensor | None:
+    """How many rows each row of a call stands for, 0 for one that will not be observed; None if all will be."""
+    if head.draws is None or targets.is_floating_point() or len(targets) <= head.observe_rows:
+        return None
+    valid = targets != -100
+    chosen = first_by_hash(valid, head.observe_rows, head.draws)
+    chosen = chosen[valid[chosen]]
+    return torch.zeros(len(targets)).double().index_fill_(0, chosen, int(valid.sum()) / max(1, len(chosen)))
 
 
 def soft_term_has_started(head: LabelEmbeddingHead, progress: float | None) -> bool:
@@ -299,7 +317,8 @@ def check(case: Case) -> None:
     hidden, targets, keywords = case.inputs()
     leaves = leaves_of(head)
     oracle_hidden = hidden.clone().requires_grad_()
-    expected = oracle_call(head, leaves, oracle_hidden, targets, **keywords)
+    stands_for = rows_stood_for(head, targets)
+    expected = oracle_call(head, leaves, oracle_hidden, targets, **keywords, stands_for=stands_for)
     running = isinstance(head.embedding, RunningEmbedding)
     if running:
         before = stored_table(head.embedding), head.embedding.mass.clone()
@@ -320,9 +339,9 @@ def check(case: Case) -> None:
 
     seen = keywords.get("observed_hidden", hidden).detach()
     if running:
-        check_running_table(head, before, seen, targets, keywords.get("sample_weight"))
+        check_running_table(head, before, seen, targets, keywords.get("sample_weight"), stands_for)
     if not case.soft_targets:
-        check_counts(head, output, hidden.detach(), seen, targets)
+        check_counts(head, output, hidden.detach(), seen, targets, stands_for)
 
 
 @contextmanager
@@ -338,7 +357,12 @@ def chunks_of_a_device_or_long_rows(case: Case) -> Iterator[None]:
 
 
 def check_running_table(
-    head: LabelEmbeddingHead, before: tuple[Tensor, Tensor], seen: Tensor, targets: Tensor, rows: Tensor | None
+    head: LabelEmbeddingHead,
+    before: tuple[Tensor, Tensor],
+    seen: Tensor,
+    targets: Tensor,
+    rows: Tensor | None,
+    stands_for: Tensor | None,
 ) -> None:
     table, mass = before
     if head.training:
@@ -352,6 +376,7 @@ def check_running_table(
             rows_per_epoch=ROWS_PER_EPOCH,
             weight=head.weight,
             sample_weight=rows,
+            stands_for=stands_for,
         )
         if head.embedding.top_k is not None:
             table = keep_top(table, head.embedding.top_k)
@@ -362,20 +387,27 @@ def check_running_table(
     torch.testing.assert_close(head.embedding.probabilities(everything), expected, rtol=1e-9, atol=1e-12)
 
 
-def check_counts(head: LabelEmbeddingHead, output: HeadOutput, hidden: Tensor, seen: Tensor, targets: Tensor) -> None:
+def check_counts(
+    head: LabelEmbeddingHead,
+    output: HeadOutput,
+    hidden: Tensor,
+    seen: Tensor,
+    targets: Tensor,
+    stands_for: Tensor | None,
+) -> None:
     valid = targets != -100
-    labels = targets[valid].unsqueeze(1)
+    looked_at = valid if stands_for is None else stands_for > 0
 
-    def right_labels(layer: nn.Linear, rows: Tensor) -> Tensor:
-        z = layer(rows[valid]).detach()
+    def right_labels(layer: nn.Linear, rows: Tensor, which: Tensor) -> Tensor:
+        z, labels = layer(rows[which]).detach(), targets[which].unsqueeze(1)
         return labels[z.gather(1, labels) == z.amax(1, keepdim=True)]
 
-    assert int(output.correct) == len(right_labels(head.predictor, hidden))
+    assert int(output.correct) == len(right_labels(head.predictor, hidden, valid))
     assert (output.observer_correct is None) == (head.observer is None)
     if head.observer is not None:
-        observed = right_labels(head.observer, seen)
+        observed = right_labels(head.observer, seen, looked_at)
         assert int(output.observer_correct) == len(observed)
-        assert int(output.observer_rows) == int(valid.sum())
+        assert int(output.observer_rows) == int(looked_at.sum())
         counts = observed.bincount(minlength=head.num_labels) if head.training else torch.zeros_like(head.counts)
         assert torch.equal(head.counts, counts)
 
@@ -404,7 +436,8 @@ def make_objective(**choices: Any) -> Objective:
     return Objective(**choices | ({"hard_weight": None} if choices["mass_floor"] else {}))
 
 
-def cases(**fixed: Any) -> st.SearchStrategy[Case]:
+def cases(*, some_observed: bool = False, **fixed: Any) -> st.SearchStrategy[Case]:
+    """Calls with every option; with `some_observed` the observer may see some rows only."""
     choices: dict[str, st.SearchStrategy[Any]] = {
         "objective": objectives(),
         "embedding": st.sampled_from(EMBEDDINGS),
@@ -428,6 +461,8 @@ def cases(**fixed: Any) -> st.SearchStrategy[Case]:
         "updates": st.sampled_from([0, 4, 5, 9, 12]),
         "progress": st.sampled_from([0.0, 0.4, 0.5, 1.0]),
         "total_steps": st.booleans(),
+        "observe_rows": st.sampled_from([None, 1, 3]) if some_observed else st.none(),
+        "draws": st.integers(0, 3),
     }
     choices.update({name: st.just(value) for name, value in fixed.items()})
     return st.builds(Case, **choices).filter(lambda case: not _keeps_other_entries(case))

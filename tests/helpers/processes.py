@@ -11,10 +11,14 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
 
+from tests.helpers import forked as forked  # what the server of forks imports before it starts
+
 
 def run_in_processes(count: int, function: Callable[..., Any], folder: Path, *arguments: object) -> list[Any]:
-    """What `function` gave in each process. A start takes seconds: let one function make many checks."""
-    multiprocessing.spawn(_run, args=(count, function, str(folder), *arguments), nprocs=count)
+    """What `function` gave in each process. A start takes a while: let one function make many checks."""
+    multiprocessing.start_processes(
+        _run, args=(count, function, str(folder), *arguments), nprocs=count, start_method="forkserver"
+    )
     return [torch.load(folder / f"process-{rank}.pt") for rank in range(count)]
 
 

@@ -51,12 +51,22 @@ def result(method: str, seed: int, error: float) -> dict[str, Any]:
     }
 
 
+def worst_examples() -> list[dict[str, Any]]:
+    """Two confident errors, one of a label that means harm."""
+    return [
+        {"number": 3, "label": "cat", "predicted": "kitten", "probability": 0.9, "label_probability": 0.1, "text": "a"},
+        {"number": 1, "label": NAMES[3], "predicted": NAMES[4], "probability": 0.8, "label_probability": 0.0}
+        | {"text": "<img src=x onerror=alert(1)>"},
+    ]
+
+
 def write_finished(folder: Path, method: str, seed: int, error: float, space: LabelSpace | None) -> Path:
     run = folder / method / f"seed-{seed}"
     run.mkdir(parents=True)
     (run / "result.json").write_text(json.dumps(result(method, seed, error)))
     confusion = {"labels": NAMES, "examples": [2] * len(NAMES), "wrong": [[0, 1, 1 + seed], [3, 4, 1]]}
     (run / "confusion.json").write_text(json.dumps(confusion))
+    (run / "worst.json").write_text(json.dumps(worst_examples()))
     if space is not None:
         space.save(run / "labels.safetensors")
     return run
@@ -90,6 +100,7 @@ def write_translations(folder: Path, scores: dict[str, float]) -> Path:
     for method, bleu in scores.items():
         run = write_finished(folder, method, 0, 60.0, None)
         (run / "confusion.json").unlink()
+        (run / "worst.json").unlink()
         text = result(method, 0, 60.0) | {"task": "translation", "main_score": "bleu", "beam": 3, "reliability": []}
         text |= {
             "test_bleu": bleu,

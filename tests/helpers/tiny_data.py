@@ -144,7 +144,12 @@ def write_lcsts(folder: Path, pairs: Sequence[tuple[str, str]]) -> Path:
 
 def small_sizes(recipe: str) -> list[str]:
     """Overrides with which the shipped recipe fits the small data of `write_for_recipe`."""
-    held_out = ("cifar10-few", "cifar100-few", "cifar100-small")  # 5,000 images, more than there are
+    held_out = (
+        "cifar10-few",
+        "cifar100-few",
+        "cifar100-pretrained",
+        "cifar100-small",
+    )  # 5,000 images, more than there are
     return ["data.dev_size=20"] if recipe in held_out else []
 
 
@@ -158,7 +163,7 @@ def write_for_recipe(recipe: str, folder: Path) -> Path | None:
         return write_cifar10(folder / "cifar-10-batches-bin")
     if recipe == "image-folder":
         return write_image_folder(folder / "images")
-    if recipe == "text-csv":
+    if recipe in ("text-csv", "text-minilm", "text-vectors"):
         return write_csv(folder / "texts.csv", text_rows())
     if recipe == "lcsts":
         return write_lcsts(folder / "lcsts", title_pairs())

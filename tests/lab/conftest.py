@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.forked import quick_workers as quick_workers
 from tests.helpers.quick_runs import quick_run
 from tests.helpers.tiny_data import write_for_recipe
 

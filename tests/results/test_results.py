@@ -58,8 +58,8 @@ def test_the_page_of_results_shows_the_rows_of_the_tables(name: str) -> None:
     shown = set(text_of("results/README.md").splitlines())
     summary = read_results(RESULTS / "runs" / name).summary
     assert summary is not None
-    for header, rows in tables(summary):
-        lines = [line for line in markdown(header, rows).splitlines() if "| reused-labels" not in line]
+    for table in tables(summary):
+        lines = [line for line in markdown(table.header, table.rows).splitlines() if "| reused-labels" not in line]
         assert not [line for line in lines if line not in shown]
 
 

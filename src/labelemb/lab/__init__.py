@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from labelemb.support.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from labelemb.lab.jobs.audit import audit as audit
+    from labelemb.lab.jobs.choose import choose as choose
     from labelemb.lab.jobs.compare import compare as compare
     from labelemb.lab.recipes.recipe import load_recipe as load_recipe
     from labelemb.lab.report.write import write_report as write_report
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 HOMES = {
     "TrainedModel": "labelemb.lab.trained.model",
+    "audit": "labelemb.lab.jobs.audit",
+    "choose": "labelemb.lab.jobs.choose",
     "compare": "labelemb.lab.jobs.compare",
     "load_recipe": "labelemb.lab.recipes.recipe",
     "train_run": "labelemb.lab.runs.loop",

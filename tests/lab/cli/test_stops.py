@@ -41,7 +41,7 @@ def test_ctrl_c_before_the_training_exits_with_130(monkeypatch: pytest.MonkeyPat
 def test_another_ctrl_c_has_nothing_left_to_interrupt() -> None:
     pressed = """
 import signal, sys
-import labelemb.lab.jobs.compare
+from unittest.mock import MagicMock
 import labelemb.lab.cli
 
 class Pressed:
@@ -56,7 +56,8 @@ class Pressed:
 def press(*arguments, **options):
     raise KeyboardInterrupt
 
-sys.modules["labelemb.lab.jobs.compare"].compare = press
+for module in ("comparison.tables", "jobs.compare", "methods.method"):  # what compare would import, slowly
+    sys.modules[f"labelemb.lab.{module}"] = MagicMock(compare=press)
 sys.argv, sys.stderr = ["labelemb", "compare", "digits"], Pressed()
 code = labelemb.lab.cli.run_process()
 signal.raise_signal(signal.SIGINT)

@@ -9,6 +9,9 @@ import pytest
 
 from labelemb import LabelSpace
 from labelemb.lab.cli import main
+from labelemb.lab.data.dataset import InputPlace
+from labelemb.lab.jobs.progress import print_line
+from labelemb.lab.tasks.task import Prediction
 from labelemb.lab.trained.model import TrainedModel
 from tests.helpers.command import Capture, error_line
 
@@ -50,10 +53,10 @@ def test_an_unknown_name_is_escaped_in_the_error(space_file: str, capsys: Captur
 def test_predict_escapes_labels_and_texts(
     options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    found = SimpleNamespace(name=f"a.txt, line 1: {HOSTILE[1]}", labels=HOSTILE, probabilities=[0.4, 0.3, 0.2, 0.1])
+    found = Prediction(InputPlace("a.txt", 1, HOSTILE[1]), HOSTILE, [0.4, 0.3, 0.2, 0.1])
     monkeypatch.setattr(TrainedModel, "__init__", lambda self, folder: None)
     monkeypatch.setattr(TrainedModel, "predict", lambda self, files, k: [found])
-    assert main(["predict", "run", "a.txt", *options]) == 0
+    assert main(["predict", ".", "a.txt", *options]) == 0
     text = capsys.readouterr().out
     assert is_safe(text)
     assert len(text.splitlines()) == 1
@@ -73,5 +76,21 @@ def test_translate_escapes_for_a_terminal_and_not_for_a_file(
     monkeypatch.setattr(TrainedModel, "translate", translate)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False, buffer=None))
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
-    assert main(["translate", "run"]) == 0
+    assert main(["translate", "."]) == 0
     assert capsys.readouterr().out == ("\\u202egod\n" if terminal else "\u202egod\n")
+
+
+def test_whatever_is_printed_on_a_terminal_is_escaped(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    def show(arguments: list[str]) -> int:
+        print(f"| {HOSTILE[0]} |\t{HOSTILE[1]}\n中文")
+        return 0
+
+    monkeypatch.setattr("labelemb.lab.cli.command.execute", show)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main([]) == 0
+    assert capsys.readouterr().out == "| cat\\x1b]0;owned\\x07 |\t\\u202egod\n中文\n"
+
+
+def test_warnings_are_escaped(capsys: Capture) -> None:
+    print_line(f"labelemb: {HOSTILE[0]}")
+    assert is_safe(capsys.readouterr().err)

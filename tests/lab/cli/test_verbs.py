@@ -1,5 +1,6 @@
 """The command: what each verb prints and writes."""
 
+import csv
 import json
 import shutil
 import warnings
@@ -91,7 +92,32 @@ def test_evaluate_repeats_the_scores_of_the_run(run: Path, capsys: Capture) -> N
     assert "| test |" in capsys.readouterr().out
 
 
-def test_predict_gives_labels_probabilities_and_runners_up(
+def test_the_raw_scores_of_a_classifier_are_refused(run: Path, capsys: Capture) -> None:
+    assert main(["evaluate", str(run), "--raw"]) == 2
+    assert "--raw is about beam search, which classification does not need" in capsys.readouterr().err
+
+
+def test_evaluate_lists_the_worst_examples_and_labels(run: Path, capsys: Capture) -> None:
+    assert main(["evaluate", str(run), "--worst", "4", "--csv"]) == 0
+    printed = capsys.readouterr().out
+    assert "Most confident errors on the test set" in printed
+    assert "Labels, the largest error first (4 of 10)" in printed
+    assert all(len(line) <= 80 for line in printed.splitlines() if not line.startswith("wrote"))
+    labels = list(csv.DictReader((run / "labels.csv").read_text(encoding="utf-8-sig").splitlines()))
+    assert sorted(row["label"] for row in labels) == [str(digit) for digit in range(10)]
+    confusion = json.loads((run / "confusion.json").read_text())
+    wrong = sum(count for _, _, count in confusion["wrong"])
+    found = sum(float(row["error"]) * int(row["examples"]) / 100 for row in labels)
+    assert found == pytest.approx(wrong, abs=0.01)
+    (run / "labels.csv").unlink()
+    (run / "worst.csv").unlink()
+    assert main(["evaluate", str(run), "--worst", "4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    kept = json.loads((run / "worst.json").read_text())
+    assert [example["number"] for example in found["examples"]] == [example["number"] for example in kept[:4]]
+
+
+def test_predict_gives_labels_probabilities_and_alternatives(
     tmp_path: Path, capsys: Capture, tiny_data: Callable[[str], Path | None]
 ) -> None:
     table = write_csv(tmp_path / "texts.csv", text_rows(per_label=20, labels=("music", "weather", "sports")))
@@ -103,13 +129,20 @@ def test_predict_gives_labels_probabilities_and_runners_up(
     assert main(["predict", str(tmp_path / "run"), str(lines), "--json"]) == 0
     music, weather = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (music["label"], weather["label"]) == ("music", "weather")
-    assert "something about music" in music["input"]
-    assert {other["label"] for other in music["runners_up"]} == {"weather", "sports"}
-    assert music["probability"] + sum(other["probability"] for other in music["runners_up"]) == pytest.approx(1)
+    assert (music["file"], music["line"], music["text"]) == (str(lines), 1, "something about music")
+    assert {other["label"] for other in music["alternatives"]} == {"weather", "sports"}
+    assert music["probability"] + sum(other["probability"] for other in music["alternatives"]) == pytest.approx(1)
     assert main(["predict", str(tmp_path / "run"), str(lines), str(table), "-k", "1"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 2 + 60
     assert printed[0].split("\t")[1].startswith("music ")
+    for name in ("out.csv", "out.jsonl"):
+        assert main(["predict", str(tmp_path / "run"), str(lines), "-o", str(tmp_path / name)]) == 0
+    first, *_ = csv.DictReader((tmp_path / "out.csv").read_text(encoding="utf-8-sig").splitlines())
+    assert list(first) == ["file", "line", "text", "label", "probability", "alternatives"]
+    assert (first["line"], first["text"], first["label"]) == ("1", "something about music", "music")
+    assert first["alternatives"].count(";") == 1
+    assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0]) == music
 
 
 def test_a_label_with_a_line_break_is_printed_in_one_line(tmp_path: Path, capsys: Capture) -> None:
@@ -121,6 +154,17 @@ def test_a_label_with_a_line_break_is_printed_in_one_line(tmp_path: Path, capsys
     assert main(["predict", str(tmp_path / "run"), str(tmp_path / "lines.txt")]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert "wet weather" in line
+
+
+def test_nearest_lists_few_labels_and_names_a_run_of_a_comparison(run: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["nearest", str(run)]) == 2
+    assert "no label given: name some of '0', '1', '2'" in capsys.readouterr().err
+    inside = tmp_path / "label-embedding" / "seed-0"
+    inside.mkdir(parents=True)
+    for name in ("run.json", "labels.safetensors"):
+        shutil.copy(run / name, inside)
+    assert main(["nearest", str(tmp_path), "8"]) == 2
+    assert capsys.readouterr().err == f"labelemb: {tmp_path} holds a comparison: name one of its runs, as {inside}\n"
 
 
 def test_nearest_prints_neighbours_of_a_run_or_a_file(run: Path, capsys: Capture) -> None:
@@ -148,7 +192,9 @@ def test_heatmap_writes_a_picture_of_all_or_some_labels(run: Path, tmp_path: Pat
 
 def test_recipes_are_listed_shown_and_copied(tmp_path: Path, capsys: Capture) -> None:
     assert main(["recipes"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == recipe_names()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if not line.startswith(" ")] == recipe_names()
+    assert max(map(len, lines)) <= 80
     assert main(["recipes", "list", "--json"]) == 0
     assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == recipe_names()
     assert main(["recipes", "show", "mnist-mlp"]) == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labelemb.lab.comparison.pool import PlannedRun, RunEvent, WorkerPool
+from labelemb.lab.comparison.pool import PlannedRun, RunEvent, RunOrder, WorkerPool
 from labelemb.lab.comparison.protocol import Busy, Done, Event, Failed, Moved, Started, WorkerSetup
 from labelemb.lab.runs.messages import Progress, RunOptions
 
@@ -55,7 +55,7 @@ SETUP = WorkerSetup("a recipe", None, RunOptions(threads=1))
 def pool(tmp_path: Path, methods: list[str], jobs: int) -> WorkerPool:
     runs = [PlannedRun(method, seed, tmp_path / str(seed)) for seed, method in enumerate(methods)]
     (tmp_path / "worker.py").write_text(WORKER)
-    return WorkerPool(runs, jobs, SETUP, worker=[sys.executable, str(tmp_path / "worker.py")])
+    return WorkerPool(RunOrder(runs), jobs, SETUP, worker=[sys.executable, str(tmp_path / "worker.py")])
 
 
 def ends(events: list[RunEvent]) -> dict[int, type[Event]]:
@@ -87,7 +87,7 @@ def test_a_killed_worker_fails_its_run_and_is_replaced(tmp_path: Path) -> None:
     events = list(pool(tmp_path, ["good", "killed", "good"], 1).events())
     assert ends(events) == {0: Done, 1: Failed, 2: Done}
     (failed,) = failures(events)
-    assert failed == Failed("the worker was killed by SIGKILL", user_error=False)
+    assert failed == Failed("the worker was killed by SIGKILL", died=True)
 
 
 def test_a_worker_killed_within_a_line_fails_its_run(tmp_path: Path) -> None:
@@ -132,7 +132,8 @@ def test_a_failed_run_fails_those_that_need_it_and_no_others(tmp_path: Path) -> 
         PlannedRun("good", seed, tmp_path / str(seed), after=run.folder) for seed, run in ((2, wrong), (3, right))
     ]
     (tmp_path / "worker.py").write_text(WORKER)
-    started = WorkerPool([*needing, wrong, right], 2, SETUP, worker=[sys.executable, str(tmp_path / "worker.py")])
+    order = RunOrder([*needing, wrong, right])
+    started = WorkerPool(order, 2, SETUP, worker=[sys.executable, str(tmp_path / "worker.py")])
     events = list(started.events())
     assert ends(events) == {0: Failed, 1: Done, 2: Failed, 3: Done}
     (skipped,) = failures(event for event in events if event.run.seed == 2)

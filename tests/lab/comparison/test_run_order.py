@@ -4,6 +4,7 @@ import threading
 from pathlib import Path
 
 from labelemb.lab.comparison.pool import PlannedRun, RunOrder
+from labelemb.lab.comparison.protocol import Busy, Done, Failed
 
 
 def planned(name: str, after: str | None = None) -> PlannedRun:
@@ -19,7 +20,7 @@ def taken(order: RunOrder) -> str:
 def test_runs_come_in_their_order_but_not_before_the_one_they_need() -> None:
     order = RunOrder([planned("plain"), planned("reused", after="source"), planned("source"), planned("other")])
     assert [taken(order) for _ in range(3)] == ["plain", "source", "other"]
-    order.end(planned("source"), done=True)
+    order.end(planned("source"), Done(""))
     assert taken(order) == "reused"
     assert order.take() is None
 
@@ -37,7 +38,7 @@ def test_whoever_finds_no_run_to_start_waits_until_one_can_start() -> None:
     waiting.start()
     waiting.join(0.05)
     assert waiting.is_alive()
-    order.end(source, done=True)
+    order.end(source, Done(""))
     waiting.join(10)
     assert found == [reused]
     assert order.obstacle(reused) == ""
@@ -47,7 +48,7 @@ def test_a_run_whose_need_failed_is_given_out_with_the_obstacle() -> None:
     source, reused = planned("source"), planned("reused", after="source")
     order = RunOrder([source, reused])
     order.take()
-    order.end(source, done=False)
+    order.end(source, Failed("no good"))
     assert order.take() == reused
     assert order.obstacle(reused) == "source seed 0"
 
@@ -65,7 +66,7 @@ def test_clearing_wakes_those_that_wait() -> None:
 def test_a_postponed_run_comes_last_and_is_still_waited_for() -> None:
     order = RunOrder([planned("source"), planned("reused", after="source"), planned("plain")])
     assert taken(order) == "source"
-    order.postpone(planned("source"))
+    order.end(planned("source"), Busy())
     assert [taken(order), taken(order)] == ["plain", "source"]
-    order.end(planned("source"), done=True)
+    order.end(planned("source"), Done(""))
     assert taken(order) == "reused"

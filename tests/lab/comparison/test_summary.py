@@ -14,7 +14,7 @@ from labelemb.lab.comparison.summary import (
     spread,
     summarise,
 )
-from labelemb.lab.comparison.tables import markdown, render, tables
+from labelemb.lab.comparison.tables import fitted, markdown, render, show, tables
 from labelemb.lab.tasks.classification import Classification
 from labelemb.lab.tasks.records import CurvePoint, RunResult
 from tests.helpers.quick_runs import made_result
@@ -199,3 +199,20 @@ def test_the_same_difference_in_every_pair_is_no_proof(shift: float) -> None:
     assert found is not None
     assert found.mean == pytest.approx(-shift)
     assert found.low is found.high is found.p is None
+
+
+def test_tables_for_a_terminal_fit_80_columns(results: Results) -> None:
+    long = "label-embedding@authors-text+soft_start=0.38"
+    printed = show(summarise({**results, long: results["plain"]}))
+    assert max(len(line) for line in printed.splitlines()) <= 80
+    header = [line for line in printed.splitlines() if line.startswith("| method")]
+    titles = [cell.strip() for line in header for cell in line.split("|")[2:-1]]
+    assert titles == [title for table in tables(summarise(results)) for title in table.header[1:]]
+    assert "| label-embedding@authors-text" in printed
+    assert "| +soft_start=0.38 " in printed
+
+
+def test_a_table_that_fits_is_one_table() -> None:
+    assert fitted(["set", "error"], [["dev", "1.0"], ["test", "2.0"]]) == markdown(
+        ["set", "error"], [["dev", "1.0"], ["test", "2.0"]]
+    )

@@ -29,6 +29,7 @@ with RunFolder(Path(sys.argv[1])).locked():
     while not Path(sys.argv[2]).exists():
         time.sleep(0.1)
 """
+pytestmark = pytest.mark.xdist_group("compare")  # the fixtures are trained once
 OVERRIDES = ["train.epochs=3", "body.hidden=[16]", "train.lr=0.01"]  # those of quick_recipe
 
 
@@ -205,5 +206,5 @@ def test_a_missing_tensorboard_is_said_before_any_run(tmp_path: Path, monkeypatc
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     asked = comparison(tmp_path, "plain", 1)
     with pytest.raises(UserError, match=r"needs the tensorboard package: pip install 'labelemb\[tensorboard\]'"):
-        run_comparison(dataclasses.replace(asked, options=RunOptions(threads=1, tensorboard=True)))
+        run_comparison(dataclasses.replace(asked, options=RunOptions(threads=1, trackers=("tensorboard",))))
     assert not (tmp_path / "plain").exists()

@@ -20,6 +20,7 @@ from labelemb.lab.runs.messages import RunOptions
 from labelemb.support.errors import UserError
 from tests.helpers.quick_runs import assert_same_run, quick_recipe, quick_run
 
+pytestmark = pytest.mark.xdist_group("compare labels")  # the fixture is trained once
 THREE = "reused-labels,plain,label-embedding"  # the first needs the last
 
 
@@ -185,7 +186,7 @@ def test_a_doubt_about_the_labels_is_said_once_for_all_runs(
     rows = [",".join(["", *map(str, range(10))])]
     rows += [",".join([str(label), *("2" if other == 0 else "1" for other in range(10))]) for label in range(10)]
     table.write_text("\n".join(rows))
-    monkeypatch.setattr(compare_module, "_train", lambda comparison, plan: [])
+    monkeypatch.setattr(compare_module, "train_missing", lambda comparison, plan: [])
     asked = comparison(tmp_path / "out", "reused-labels", labels=table)
     run_comparison(asked)
     assert capsys.readouterr().err.count("another label is more similar than itself to '1'") == 1

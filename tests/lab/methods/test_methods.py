@@ -111,6 +111,14 @@ def test_an_embedding_and_its_prior_are_options() -> None:
     assert isinstance(make("label-embedding@embedding=dense").embedding, DenseEmbedding)
 
 
+def test_presets_observe_all_rows_and_the_default_some_of_many_labels() -> None:
+    observed = {
+        text: parse_method(text).make_head(load_recipe("digits"), 2, 5000, 100).observe_rows
+        for text in ("label-embedding", "label-embedding@rising-floor", "label-embedding@rising-floor+observe_rows=9")
+    }
+    assert list(observed.values()) == [256, None, 9]
+
+
 def test_rising_label_smoothing_learns_nothing_and_has_the_floor() -> None:
     head = make("label-smoothing@rising")
     assert isinstance(head, PlainHead)

@@ -286,23 +286,52 @@ def test_without_pictures_the_page_does_without(browser: Any, tmp_path: Path) ->
     assert "icture" not in find(browser, "#pairs").text
 
 
-def test_the_best_method_stands_out_in_the_tables(page: Any) -> None:
+def test_the_best_number_of_a_column_stands_out(page: Any) -> None:
     tables = page.find_elements(By.CSS_SELECTOR, "#summary table")
     assert len(tables) == 2
-    for table in tables:
-        assert [row.text.split()[0] for row in table.find_elements(By.CSS_SELECTOR, "tr.best")] == ["label-embedding"]
+    best = tables[0].find_elements(By.CSS_SELECTOR, "td.best")
+    assert [cell.get_attribute("data-title") for cell in best] == ["test error", "best run"]
+    assert best[0].text.startswith("6.50")
 
 
 def test_translations_are_drawn_by_their_own_score(browser: Any, tmp_path: Path) -> None:
     show(browser, write_report(write_translations(tmp_path, {"plain": 20.0, "label-embedding": 21.5})))
     assert find(browser, "#training-title").text == "BLEU over the epochs"
     assert "Further right is better" in find(browser, "#strip-about").text
-    assert find(browser, "#headline").text.splitlines()[-3:] == ["label-embedding", "21.50", "+1.50 against plain"]
+    assert find(browser, "#headline").text.splitlines()[-3:] == [
+        "label-embedding",
+        "21.50",
+        "no clear difference to plain: +1.50, 1 seed, too few: at least 3",
+    ]
     assert point_at(browser, "#curves svg", 0.95).splitlines() == ["epoch 4", "plain: 15.00", "label-embedding: 16.50"]
-    assert find(browser, "#summary tr.best").text.startswith("label-embedding")
+    assert find(browser, "#summary td.best").text == "21.50"
     assert not find(browser, "#calibration-section").is_displayed()
     assert "error" not in find(browser, "#training").text
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def cells_of(page: Any, selector: str) -> list[list[str]]:
+    rows = page.find_elements(By.CSS_SELECTOR, f"{selector} tbody tr")
+    return [[cell.text for cell in row.find_elements(By.TAG_NAME, "td")] for row in rows]
+
+
+def test_confident_errors_are_listed_as_text(page: Any) -> None:
+    first, second = cells_of(page, "#worst-table")
+    assert first == ["a", "cat", "kitten", "0.900"]
+    assert second[:2] == ["<img src=x onerror=alert(1)>", NAMES[3]]
+    assert not page.find_elements(By.CSS_SELECTOR, "#worst-table img")
+
+
+def test_all_labels_are_sorted_by_any_column(page: Any) -> None:
+    rows = cells_of(page, "#label-table")
+    assert len(rows) == len(NAMES)
+    assert rows[0] == ["cat", "4", "75.0", "kitten (3)", rows[0][4]]  # errors of two runs, the worst label first
+    assert rows[0][4].startswith("kitten (")
+    for _ in range(2):
+        find(page, "#label-table th .sort").send_keys(Keys.ENTER)
+    names = [row[0] for row in cells_of(page, "#label-table")]
+    assert names[0] == "kitten"
+    assert find(page, "#label-table th").get_attribute("aria-sort") == "descending"
 
 
 def test_unfinished_runs_are_named(page: Any) -> None:
@@ -322,6 +351,13 @@ def test_a_phone_needs_no_sideways_scrolling(page: Any) -> None:
     try:
         wait(page, lambda driver: find(driver, "#curves svg").size["width"] < 390)
         assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+        # rows are cards: every cell is on the screen, after the title of its column
+        for selector in ("#summary", "#pair-table", "#worst-table", "#label-table"):
+            for cell in page.find_elements(By.CSS_SELECTOR, f"{selector} tbody tr:first-child td"):
+                assert 0 <= cell.rect["x"] < cell.rect["x"] + cell.rect["width"] <= 390
+        shown = find(page, "#summary td:nth-child(3)")
+        title = page.execute_script("return getComputedStyle(arguments[0], '::before').content", shown)
+        assert title == '"test error"'
     finally:
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

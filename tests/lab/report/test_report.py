@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from labelemb.lab.jobs.compare import write_summary
 from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.lab.report import write_report
 from labelemb.lab.report.gather import gather
-from labelemb.lab.report.labels import clustered_order, describe
+from labelemb.lab.report.labels import describe
+from labelemb.labelspace.order import clustered_order
 from labelemb.support.errors import UserError
 from tests.helpers.report_folders import (
     EPOCHS,
@@ -113,6 +115,19 @@ def test_confusions_are_summed_over_the_seeds(folder: Path) -> None:
     assert confusion["runs"] == 2
     assert confusion["examples"] == [4] * len(NAMES)
     assert sorted(confusion["wrong"]) == [[0, 1, 3], [3, 4, 2]]
+
+
+def test_the_worst_examples_of_the_first_run_are_there(folder: Path) -> None:
+    worst = gathered(folder)["worst"]
+    assert [entry["title"] for entry in worst] == ["label-embedding, seed 0", "plain, seed 0"]
+    assert worst[0]["examples"][0]["label"] == "cat"
+
+
+def test_damaged_worst_examples_are_noted(folder: Path) -> None:
+    (folder / "plain" / "seed-0" / "worst.json").write_text('[{"number": "three"}]')
+    data = gathered(folder)
+    assert [entry["title"] for entry in data["worst"]] == ["label-embedding, seed 0"]
+    assert "worst.json is damaged" in data["notes"][0]
 
 
 def test_labels_are_those_of_the_space(folder: Path) -> None:
@@ -243,11 +258,68 @@ def test_what_columns_mean_is_one_point_each(folder: Path, tmp_path: Path) -> No
     assert not any(point.startswith((" ", "-")) or "\n" in point for point in points)
 
 
-def test_the_headline_names_the_baseline_and_what_others_gain(folder: Path) -> None:
-    assert gathered(folder)["headline"] == [
-        {"method": "plain", "value": "8.50 %", "words": "test error, 2 runs"},
-        {"method": "label-embedding", "value": "6.50 %", "words": "23.5 % fewer errors than plain"},
+def card_words(folder: Path, plain: Sequence[float], ours: Sequence[float]) -> list[str]:
+    for method, errors in {"plain": plain, "label-embedding": ours}.items():
+        for seed, error in enumerate(errors):
+            write_finished(folder, method, seed, error, None)
+    return [card["words"] for card in gathered(folder)["headline"]]
+
+
+def test_a_card_names_a_clear_difference_with_its_interval(tmp_path: Path) -> None:
+    assert card_words(tmp_path, [8.0, 9.0, 10.0], [6.0, 7.1, 7.9]) == [
+        "test error, 3 runs",
+        "22.2 % fewer errors than plain: -2.00 (95 % interval -2.25 to -1.75), 3 seeds",
     ]
+
+
+def test_a_card_finds_no_clear_difference_where_the_interval_holds_zero(tmp_path: Path) -> None:
+    words = card_words(tmp_path, [8.0, 9.0, 10.0], [6.0, 9.5, 9.0])[1]
+    assert words == "no clear difference to plain: -0.83 (95 % interval -3.96 to +2.29), 3 seeds"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "number"), [(1, "-2.00, 1 seed"), (2, "-1.95 (95 % interval -2.59 to -1.31), 2 seeds")]
+)
+def test_a_card_finds_no_clear_difference_with_fewer_than_three_seeds(tmp_path: Path, seeds: int, number: str) -> None:
+    words = card_words(tmp_path, [8.0, 9.0][:seeds], [6.0, 7.1][:seeds])[1]
+    assert words == f"no clear difference to plain: {number}, too few: at least 3"
+
+
+def test_cards_chart_and_tables_have_one_order_with_the_best_behind_the_baseline(tmp_path: Path) -> None:
+    for method, error in {"plain": 5.0, "a": 7.0, "b": 4.0, "label-embedding": 6.0}.items():
+        write_finished(tmp_path, method, 0, error, None)
+    data = gathered(tmp_path)
+    order = ["plain", "b", "label-embedding", "a"]
+    assert [card["method"] for card in data["headline"]] == order
+    assert [method["name"] for method in data["methods"]] == order
+    assert [[row[0] for row in table["rows"]] for table in data["tables"]] == [order, order]
+
+
+def test_every_column_has_its_own_best_cell(folder: Path) -> None:
+    first, second = gathered(folder)["tables"]
+    best = dict(zip(first["header"], zip(*first["best"], strict=True), strict=True))
+    assert best["test error"] == (False, True)
+    assert best["runs"] == best["p"] == best["method"] == (False, False)
+    best = dict(zip(second["header"], zip(*second["best"], strict=True), strict=True))
+    assert best["NLL"] == (True, True)  # equal
+
+
+def test_where_no_pair_stands_out_the_page_says_so() -> None:
+    assert describe(similar_labels())["alike"] is None
+    noise = 0.01 * torch.rand(6, 6, generator=torch.Generator().manual_seed(0))
+    low, high = describe(LabelSpace.from_matrix(torch.eye(6) + noise, kind="logit"))["alike"]
+    assert 0.36 < low < high < 0.38
+
+
+def test_the_title_is_the_users_data_and_the_folder(tmp_path: Path) -> None:
+    run = write_unfinished(tmp_path / "runs" / "pets")
+    data = gathered(tmp_path / "runs" / "pets")
+    assert (data["data"], data["folder"]) == ("pets", "runs/pets")
+    (run / "recipe.toml").write_text(load_recipe("text-csv").to_toml())
+    about = json.loads((run / "run.json").read_text()) | {"data": "/somewhere/else/intents.csv"}
+    (run / "run.json").write_text(json.dumps(about))
+    assert gathered(tmp_path / "runs" / "pets")["data"] == "intents.csv"
+    assert gathered(run)["folder"] == "pets/plain/seed-9"
 
 
 def test_translations_are_shown_by_their_own_score(tmp_path: Path) -> None:
@@ -257,8 +329,8 @@ def test_translations_are_shown_by_their_own_score(tmp_path: Path) -> None:
     assert data["methods"][0]["runs"][0]["scores"] == [12.0, 13.0, 14.0, 15.0]
     assert [entry["words"] for entry in data["headline"]] == [
         "test BLEU, 1 run",
-        "+1.50 against plain",
-        "-1.00 against plain",
+        "no clear difference to plain: +1.50, 1 seed, too few: at least 3",
+        "no clear difference to plain: -1.00, 1 seed, too few: at least 3",
     ]
     assert data["tables"][0]["header"][2] == "test BLEU"
 

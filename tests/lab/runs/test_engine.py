@@ -53,7 +53,7 @@ def test_logits_of_a_set_are_those_of_its_rows_in_eval_mode() -> None:
 @pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
 def test_the_recipes_optimiser_is_made_with_its_settings(name: str) -> None:
     recipe = quick_recipe(f"train.optimizer={name}", "train.weight_decay=0.1", "train.momentum=0.8")
-    optimizer = make_optimizer(recipe.train, nn.Linear(2, 4), PlainHead(4, 3), embedding_lr=None)
+    optimizer = make_optimizer(recipe, nn.Linear(2, 4), PlainHead(4, 3), embedding_lr=None)
     assert type(optimizer).__name__.lower() == name
     assert {group["weight_decay"] for group in optimizer.param_groups} == {0.1}
     if name == "sgd":

@@ -217,11 +217,13 @@ def test_progress_is_reported_up_to_the_end(tmp_path: Path) -> None:
     assert [entry.step for entry in seen] == sorted(entry.step for entry in seen)
     assert seen[-1].step == seen[-1].total_steps == 30
     assert seen[-1].score == read_records(tmp_path)[-1]["dev_error"]
+    assert str(seen[-1]).startswith("epoch 3/3, dev error ")
+    assert str(seen[0]) == "epoch 1/3"
 
 
 def test_event_files_are_written_when_asked(tmp_path: Path) -> None:
     event_file = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    quick_run(tmp_path, options=RunOptions(tensorboard=True))
+    quick_run(tmp_path, options=RunOptions(trackers=("tensorboard",)))
     events = event_file.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     written = [event.value for event in events.Scalars("dev_error")]
     assert written == pytest.approx([record["dev_error"] for record in read_records(tmp_path)])
@@ -229,7 +231,7 @@ def test_event_files_are_written_when_asked(tmp_path: Path) -> None:
 
 def test_event_files_of_a_resumed_run_have_every_evaluation_once(tmp_path: Path) -> None:
     event_file = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    options, stop = RunOptions(tensorboard=True, checkpoint_seconds=0.0), StopAt(20)
+    options, stop = RunOptions(trackers=("tensorboard",), checkpoint_seconds=0.0), StopAt(20)
     with pytest.raises(Interrupted):
         quick_run(tmp_path, options=options, report=stop.hear, stop=stop)
     quick_run(tmp_path, options=options)
@@ -245,7 +247,7 @@ def test_event_files_that_cannot_be_written_are_one_error(tmp_path: Path, monkey
 
     monkeypatch.setattr(writers.SummaryWriter, "flush", full)
     with pytest.raises(UserError, match=r"cannot write in .*tensorboard: No space left on device"):
-        quick_run(tmp_path, options=RunOptions(tensorboard=True))
+        quick_run(tmp_path, options=RunOptions(trackers=("tensorboard",)))
 
 
 def test_a_loss_that_depends_on_how_batches_are_split_says_so(tmp_path: Path) -> None:

@@ -28,7 +28,14 @@ def stop_at(step: int, out: Path, recipe: Recipe, method: str, data: Path | None
 
 
 @pytest.mark.parametrize(
-    "method", ["plain", "label-embedding", "label-embedding@rising-floor", "online-smoothing", "label-embedding@rank=4"]
+    "method",
+    [
+        "plain",
+        "label-embedding",
+        "label-embedding@rising-floor",
+        "online-smoothing",
+        "label-embedding@rank=4+observe_rows=3",
+    ],
 )
 def test_a_run_stopped_twice_is_the_run_that_was_not(tmp_path: Path, method: str) -> None:
     recipe = quick_recipe("train.schedule=cosine", "body.dropout=0.3", "train.evaluations_per_epoch=3")

@@ -1,14 +1,15 @@
 """torchrun: two processes give the result of one."""
 
 import json
-import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from labelemb.lab.cli import main
 from labelemb.lab.recipes.recipe import load_recipe
+from labelemb.lab.runs.state import Run
+from tests.helpers.forked import run_as_torchrun
 from tests.helpers.quick_runs import assert_same_run, quick_run, read_records
 
 # 500 examples: the last of seven updates has two rows, so that one process is left without any
@@ -24,32 +25,6 @@ RUNS = {
     "label-embedding@soft_start=3": ("numbers-en-vi", NUMBERS),
     "label-embedding@soft_start=99": ("digits", [*DIGITS, "train.epochs=1"]),  # a soft term that never starts
 }
-# several runs in one start of the processes, which takes longer than the training
-SCRIPT = """
-import json, sys
-from labelemb.lab.cli import main
-from labelemb.lab.runs.state import Run
-
-class Stopped(BaseException):
-    pass
-
-def stop_after_two_epochs(run):
-    save(run)
-    if run.epoch == 2:
-        raise Stopped
-
-save = Run.save
-for arguments in json.loads(sys.argv[1]):
-    if any(word.endswith("stopped") for word in arguments):
-        Run.save = stop_after_two_epochs
-        try:
-            main(arguments)
-        except Stopped:
-            Run.save = save
-    assert main(arguments) == 0
-"""
-
-
 # what is drawn by each process for itself
 DROPOUT = ["body.dropout=0.3"]
 
@@ -60,21 +35,35 @@ def arguments(method: str, out: Path, *more: str) -> list[str]:
     return ["train", recipe, "--method", method, "--out", str(out), *settings]
 
 
+class Stopped(BaseException):
+    """Ends a run in the middle."""
+
+
+def train_all(runs: list[list[str]]) -> None:
+    """In each process: several runs, of which one is stopped after two epochs and begun again."""
+    save = Run.save
+
+    def stop_after_two_epochs(run: Run) -> None:
+        save(run)
+        if run.epoch == 2:
+            raise Stopped
+
+    for words in runs:
+        if any(word.endswith("stopped") for word in words):
+            Run.save = stop_after_two_epochs  # type: ignore[method-assign]
+            with pytest.raises(Stopped):
+                main(words)
+            Run.save = save  # type: ignore[method-assign]
+        assert main(words) == 0
+
+
 def test_two_processes_give_the_result_of_one(tmp_path: Path) -> None:
     two_processes, one_process = tmp_path / "two", tmp_path / "one"
-    (tmp_path / "runs.py").write_text(SCRIPT)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--"]
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     runs = [arguments(method, two_processes / method) for method in RUNS]
     runs += [arguments("label-embedding", out, *DROPOUT) for out in (whole, stopped)]
-    done = subprocess.run(
-        [*command, str(tmp_path / "runs.py"), json.dumps(runs)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_as_torchrun(2, partial(train_all, runs))
+    assert done.codes == [0, 0], done.stderr
     assert done.stdout.count("the run is in") == len(runs), "one process speaks for all"
     assert done.stderr.count("the soft term never starts") == 1, "one process warns for all"
     assert "GLOBAL_RANK" not in done.stderr, "the engine does not tell what the user asked for"

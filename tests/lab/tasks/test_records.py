@@ -9,7 +9,7 @@ import pytest
 from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.lab.tasks import make_task, read_result, task_of_result
 from labelemb.lab.tasks.classification import Classification, ClassificationEvaluation, ClassificationResult
-from labelemb.lab.tasks.records import CurvePoint, RunIdentity, from_json, read_record, to_json
+from labelemb.lab.tasks.records import CurvePoint, RunIdentity, RunResult, from_json, read_record, to_json
 from labelemb.lab.tasks.translation import Translation, TranslationEvaluation, TranslationPoint, TranslationResult
 from labelemb.support.errors import UserError
 from tests.helpers.pages import ROOT
@@ -17,9 +17,14 @@ from tests.helpers.quick_runs import made_result
 from tests.helpers.report_folders import write_translations
 
 
+def short_result() -> RunResult:
+    """A result with a curve of one epoch."""
+    return made_result(curve=[{"epoch": 1, "test_error": 1.0}])
+
+
 def written(folder: Path, **changes: Any) -> Path:
     file = folder / "result.json"
-    file.write_text(json.dumps(to_json(made_result()) | changes))
+    file.write_text(json.dumps(to_json(short_result()) | changes))
     return file
 
 
@@ -41,7 +46,7 @@ def test_the_task_of_a_file_decides_its_type(tmp_path: Path) -> None:
 
 
 def test_a_result_without_a_task_is_of_classification(tmp_path: Path) -> None:
-    values = to_json(made_result())
+    values = to_json(short_result())
     assert values.pop("task") == "classification"
     (tmp_path / "result.json").write_text(json.dumps(values))
     assert isinstance(read_result(tmp_path / "result.json"), ClassificationResult)
@@ -67,7 +72,7 @@ def test_anything_unexpected_in_a_result_is_one_line_with_the_file(
 
 
 def test_keys_of_a_later_version_are_ignored(tmp_path: Path) -> None:
-    assert read_result(written(tmp_path, novelty=1)) == made_result()
+    assert read_result(written(tmp_path, novelty=1)) == short_result()
 
 
 def test_names_that_are_not_utf_8_are_kept(tmp_path: Path) -> None:
@@ -112,3 +117,8 @@ def test_a_dev_score_of_either_direction_selects_the_better() -> None:
     assert not error.at_least_as_good(2.0, 1.0)
     assert bleu.at_least_as_good(2.0, 1.0)
     assert TranslationEvaluation(step=1, epoch=1.0).dev_bleu_greedy is None
+
+
+def test_a_result_without_a_curve_is_damaged(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="its curve has no point"):
+        read_result(written(tmp_path, curve=[]))

@@ -1,6 +1,7 @@
 """Translation runs: the same loop, selection by BLEU, scores that can be read back, and comparisons of them."""
 
 import json
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.runs.loop import train_run
 from labelemb.lab.tasks.scores.texts import score_texts
 from labelemb.lab.tasks.task import with_prefix
-from labelemb.lab.tasks.translation import TranslationResult
+from labelemb.lab.tasks.translation import TextScores, Translation, TranslationResult
 from labelemb.lab.trained.model import TrainedModel
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import Interrupted
@@ -197,3 +198,14 @@ def test_the_numbers_can_be_translated_after_a_short_training(tmp_path: Path) ->
     recipe = load_recipe("numbers-en-vi", [*changes, "train.batch_size=32", "train.schedule=constant"])
     result = train_run(recipe, parse_method("plain"), 0, None, tmp_path)
     assert result.test_bleu > 50
+
+
+def test_the_raw_columns_are_scores_of_beam_search_with_logits_as_they_are() -> None:
+    assert all(name.endswith("_raw") for name in Translation.raw_columns.values())
+    assert set(Translation.raw_columns.values()) <= set(TextScores.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(("recipe", "field"), [("iwslt15-en-vi", "test_bleu_raw"), ("lcsts", "test_rouge1_raw")])
+def test_the_papers_recipes_say_which_score_the_paper_reports(recipe: str, field: str) -> None:
+    text = (resources.files("labelemb.lab.recipes") / "shipped" / f"{recipe}.toml").read_text(encoding="utf-8")
+    assert f"The paper reports beam search with the logits as they are: the column raw ({field}" in text

@@ -199,6 +199,8 @@ def test_size_cost_and_check_are_printed(place: Path, tmp_path: Path, capsys: Ca
     assert lines[0] == f"wrote {out}: {out.stat().st_size:,} bytes"
     assert lines[1].startswith("1,210 parameters")
     assert lines[2].startswith("checked with batches of 1, 2, 7, 32")
+    assert lines[3].startswith(f"wrote {tmp_path / 'model-card.md'}")
+    assert "pipeline_tag: image-classification" in (tmp_path / "model-card.md").read_text()
 
 
 def page_blocks(language: str) -> list[str]:
@@ -227,8 +229,11 @@ def write_three(file: Path) -> None:
     Image.fromarray(pixels).resize((20, 20)).save(file)
 
 
-def test_the_page_works_without_labelemb(place: Path, exports: Callable[[str, str], Exported], tmp_path: Path) -> None:
+def test_the_page_works_without_labelemb(
+    place: Path, exports: Callable[[str, str], Exported], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kinds = {run: kind for kind, run in RUNS.items()}
+    monkeypatch.chdir(place)
     for line in page_blocks("sh")[0].splitlines():
         options = build_parser().parse_args(line.split()[1:])
         made = exports(kinds[str(options.run_folder)], options.format)
@@ -240,3 +245,14 @@ def test_the_page_works_without_labelemb(place: Path, exports: Callable[[str, st
     assert run_without("labelemb", with_torch, tmp_path) == image
     assert run_without("labelemb torch", with_onnx, tmp_path) == image
     assert run_without("labelemb torch", of_texts, tmp_path) == predicted(place / RUNS["texts"], tmp_path / "texts.txt")
+
+
+@pytest.mark.parametrize(("run", "axes"), [("images", ["batch", 1, 8, 8]), ("texts", ["batch", "length"])])
+def test_the_axes_of_an_onnx_file_are_named(
+    place: Path, exports: Callable[[str, str], Exported], run: str, axes: list[str | int]
+) -> None:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(exports(run, "onnx").path)
+    assert session.get_inputs()[0].shape == axes
+    assert session.get_outputs()[0].shape[0] == "batch"

@@ -5,14 +5,18 @@ import math
 import os
 import shlex
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labelemb.lab.comparison.seeds import LARGEST_SEED, parse_seeds
 from labelemb.lab.recipes.recipe import Recipe, load_recipe
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import importing
+from labelemb.support.wording import LONGEST_QUOTE, shorten
 
 if TYPE_CHECKING:
+    from labelemb.lab.comparison.ray import Cluster
     from labelemb.lab.runs.labels import LabelSource
     from labelemb.lab.runs.messages import RunOptions
 
@@ -20,7 +24,7 @@ RUNS = Path("runs")
 """Where runs go unless --out says otherwise."""
 
 MOST_THREADS = 1024
-LARGEST_SEED = 2**63 - 1
+TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 Verbs = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
 
@@ -41,7 +45,9 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "recipe", metavar="RECIPE", help="name of a shipped recipe (see `labelemb recipes`), or a .toml file"
     )
-    parser.add_argument("--data", type=Path, metavar="PATH", help="the data: a file, or a folder that holds it")
+    parser.add_argument(
+        "--data", type=a_path, metavar="PATH", help="the data: a file, a folder that holds it, or hf:NAME"
+    )
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a key, as train.epochs=3"
     )
@@ -56,14 +62,48 @@ def add_running(parser: argparse.ArgumentParser, threads: int) -> None:
     parser.add_argument(
         "--checkpoint-seconds", type=seconds, default=30.0, metavar="S", help="seconds between two checkpoints (30)"
     )
-    parser.add_argument("--tensorboard", action="store_true", help="write TensorBoard event files as well")
+    parser.add_argument(
+        "--keep-checkpoints", action="store_true", help="keep the last checkpoint of a run that has finished"
+    )
+    parser.add_argument(
+        "--log",
+        action="append",
+        default=[],
+        choices=TRACKERS,
+        help="send evaluations to a tracker as well; may be given more than once",
+    )
+    parser.add_argument("--tensorboard", action="store_true", help="short for --log tensorboard")
+
+
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Where to run: on this machine, or on the machines of a Ray cluster."""
+    parser.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="train on a Ray cluster whose machines share --out and --data: auto, or HOST:PORT",
+    )
+    parser.add_argument("--cpus-per-run", type=positive, metavar="N", help="CPUs that a run reserves there (--threads)")
+    parser.add_argument("--gpus-per-run", type=share, metavar="N", help="GPUs that a run reserves there: 1, 0.5 (0)")
+
+
+def read_cluster(options: argparse.Namespace) -> "Cluster | None":
+    """The Ray cluster that the arguments name, if they do."""
+    if options.ray is None:
+        for name in ("cpus_per_run", "gpus_per_run"):
+            if getattr(options, name) is not None:
+                raise UserError(f"--{name.replace('_', '-')} is for runs on a Ray cluster: pass --ray auto as well")
+        return None
+    with importing():
+        from labelemb.lab.comparison.ray import Cluster
+
+    return Cluster(options.ray, options.cpus_per_run, options.gpus_per_run or 0.0)
 
 
 def add_labels(parser: argparse.ArgumentParser) -> None:
     """Labels that were learned before."""
     parser.add_argument(
         "--labels",
-        type=Path,
+        type=a_path,
         metavar="RUN_OR_FILE",
         help="train with labels that were learned before (method reused-labels), matched by name: the folder of a run, "
         "a label space file, or a CSV table of similarities with names",
@@ -111,7 +151,8 @@ def read_running(options: argparse.Namespace) -> "RunOptions":
     return RunOptions(
         threads=options.threads,
         checkpoint_seconds=options.checkpoint_seconds,
-        tensorboard=options.tensorboard,
+        trackers=tuple(dict.fromkeys([*options.log, *(["tensorboard"] if options.tensorboard else [])])),
+        keep_checkpoints=options.keep_checkpoints,
         command=_command(),
     )
 
@@ -124,6 +165,32 @@ def _command() -> str:
 def _without_folder(word: str) -> str:
     option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
     return option + equals + (Path(value).name if Path(value).is_absolute() else value)
+
+
+def a_path(text: str) -> Path:
+    """A path that the system takes, of something that may or may not exist."""
+    try:
+        if not text:
+            raise argparse.ArgumentTypeError("the path is empty: name a file or a folder")
+        os.stat(text)  # noqa: PTH116  Path.exists hides some of the reasons
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise argparse.ArgumentTypeError(f"{shorten(text, LONGEST_QUOTE)!r} cannot be a path: {reason}") from error
+    return Path(text)
+
+
+def existing(what: str) -> Callable[[str], Path]:
+    """The type of a path that must exist, checked before anything slow is imported."""
+
+    def read(text: str) -> Path:
+        path = a_path(text)
+        if not path.exists():
+            raise UserError(f"there is no {what} {path}")
+        return path
+
+    return read
 
 
 def positive(text: str) -> int:
@@ -146,6 +213,14 @@ def seed_number(text: str) -> int:
     return int(text)
 
 
+def seed_list(text: str) -> Sequence[int]:
+    """Seeds of a comparison, as `parse_seeds` reads them."""
+    try:
+        return parse_seeds(text)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def thread_count(text: str) -> int:
     """A number of threads that a processor can have."""
     if positive(text) > MOST_THREADS:
@@ -161,6 +236,17 @@ def seconds(text: str) -> float:
         value = math.nan
     if not 0 <= value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
+    return value
+
+
+def share(text: str) -> float:
+    """A number above 0, whole where it is above 1: a device, several, or a part of one."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf or (value > 1 and value != int(value)):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a whole number of at least 1 nor a part of 1, as 0.5")
     return value
 
 

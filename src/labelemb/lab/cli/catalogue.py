@@ -2,9 +2,9 @@
 
 import argparse
 import json
-from pathlib import Path
+import textwrap
 
-from labelemb.lab.cli.arguments import Verbs, add_json, add_verb
+from labelemb.lab.cli.arguments import Verbs, a_path, add_json, add_verb
 from labelemb.lab.recipes.recipe import load_recipe, recipe_names, recipe_text
 from labelemb.support.errors import UserError
 from labelemb.support.files import write_text
@@ -22,6 +22,9 @@ DATA_EXAMPLES = """\
   labelemb data fetch mnist        download it; run again to resume
 """
 
+WIDTH = 80
+"""Columns of a terminal."""
+
 
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     recipes = add_verb(verbs, "recipes", "list the recipes, show one, or copy one to edit", RECIPES_EXAMPLES)
@@ -36,7 +39,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     show.set_defaults(run=_show_recipe)
     copy = actions.add_parser("copy", help="copy a recipe to a file of yours")
     copy.add_argument("name", metavar="NAME")
-    copy.add_argument("file", metavar="FILE", type=Path)
+    copy.add_argument("file", metavar="FILE", type=a_path)
     copy.set_defaults(run=_copy_recipe)
 
     data = add_verb(verbs, "data", "list the published data sets, say where one is, or fetch one", DATA_EXAMPLES)
@@ -48,13 +51,13 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     for parser in (data, listing):
         add_json(parser)
     for parser in (data, listing, where):
-        parser.add_argument("--data", type=Path, metavar="PATH", help="look here and not in the usual places")
+        parser.add_argument("--data", type=a_path, metavar="PATH", help="look here and not in the usual places")
     listing.set_defaults(run=_list_data)
     where.set_defaults(run=_where_data)
     fetch = actions.add_parser("fetch", help="download a data set")
     fetch.add_argument("name", metavar="NAME")
     fetch.add_argument(
-        "--to", type=Path, metavar="DIR", help="folder to put it in ($LABELEMB_DATA, or the user's cache)"
+        "--to", type=a_path, metavar="DIR", help="folder to put it in ($LABELEMB_DATA, or the user's cache)"
     )
     fetch.set_defaults(run=_fetch_data)
 
@@ -66,7 +69,7 @@ def _list_recipes(options: argparse.Namespace) -> int:
         return 0
     width = max(map(len, recipes))
     for name, about in recipes.items():
-        print(f"{name:<{width}}  {about}")
+        print(textwrap.fill(f"{name:<{width}}  {about}", WIDTH, subsequent_indent=" " * (width + 2)))
     return 0
 
 

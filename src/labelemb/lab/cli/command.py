@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from labelemb.lab.cli import catalogue, export, labels, report, trained, training, translation
+from labelemb.lab.cli import audit, card, catalogue, choosing, export, labels, report, trained, training, translation
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import INTERRUPTED, Interrupted
+from labelemb.support.terminal import escaped_output
 from labelemb.support.version import __version__
 
 USER_ERROR = 2
@@ -27,15 +28,12 @@ examples:
 
 def run(arguments: Sequence[str] | None) -> int:
     """Parse the arguments and run their verb; returns the exit code: 0, 2 for a user error, 130 after Ctrl-C."""
-    parser = build_parser()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that has no sign for a label shows its number
             stream.reconfigure(errors="backslashreplace")
     try:
-        options = parser.parse_args(arguments)
-        code: int = options.run(options)
-        sys.stdout.flush()
-        return code
+        with escaped_output():
+            return execute(arguments)
     except UserError as error:
         return _fail(str(error))
     except Interrupted as stopped:
@@ -50,6 +48,14 @@ def run(arguments: Sequence[str] | None) -> int:
         # the reader, such as `head`, has read enough; Python would complain once more when it closes the stream
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def execute(arguments: Sequence[str] | None) -> int:
+    """Parse the arguments and run their verb. What the user has to correct is raised as `UserError`."""
+    options = build_parser().parse_args(arguments)
+    code: int = options.run(options)
+    sys.stdout.flush()
+    return code
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -68,7 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"labelemb {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for group in (training, trained, translation, labels, report, export, catalogue):
+    for group in (training, choosing, audit, trained, translation, labels, report, card, export, catalogue):
         group.add_verbs(verbs)
     return parser
 

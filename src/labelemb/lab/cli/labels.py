@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from labelemb.lab.cli.arguments import Verbs, add_json, add_verb, positive
+from labelemb.lab.cli.arguments import Verbs, a_path, add_json, add_verb, existing, positive
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import importing
+from labelemb.support.wording import quote_few
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from labelemb import LabelSpace
 
+FEW_LABELS = 30
+"""So many are listed where none was named."""
 DIGITS = 6
 """Decimal places of the numbers in JSON."""
 
@@ -40,9 +43,14 @@ MAP_EXAMPLES = """\
 
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     nearest = add_verb(verbs, "nearest", "show the labels that resemble a label most", NEAREST_EXAMPLES)
-    nearest.add_argument("space", type=Path, metavar="RUN_OR_FILE", help="folder of a run, or a label space file")
+    nearest.add_argument(
+        "space",
+        type=existing("run folder or file"),
+        metavar="RUN_OR_FILE",
+        help="folder of a run, or a label space file",
+    )
     nearest.add_argument("labels", nargs="*", metavar="LABEL", help="names of labels")
-    nearest.add_argument("--list", type=Path, metavar="FILE", help="also the labels in a file, one a line")
+    nearest.add_argument("--list", type=a_path, metavar="FILE", help="also the labels in a file, one a line")
     nearest.add_argument(
         "--frequent", type=positive, metavar="N", help="also the N labels that are most frequent in training"
     )
@@ -52,7 +60,12 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     nearest.set_defaults(run=_nearest)
 
     heatmap = add_verb(verbs, "heatmap", "draw how the labels resemble each other", HEATMAP_EXAMPLES)
-    heatmap.add_argument("space", type=Path, metavar="RUN_OR_FILE", help="folder of a run, or a label space file")
+    heatmap.add_argument(
+        "space",
+        type=existing("run folder or file"),
+        metavar="RUN_OR_FILE",
+        help="folder of a run, or a label space file",
+    )
     heatmap.add_argument(
         "--labels", metavar="L,L,...", help='only these labels, in this order; one with a comma in "quotes"'
     )
@@ -63,7 +76,12 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     label_map = add_verb(
         verbs, "map", "draw all labels in the plane, those that are alike close together", MAP_EXAMPLES
     )
-    label_map.add_argument("space", type=Path, metavar="RUN_OR_FILE", help="folder of a run, or a label space file")
+    label_map.add_argument(
+        "space",
+        type=existing("run folder or file"),
+        metavar="RUN_OR_FILE",
+        help="folder of a run, or a label space file",
+    )
     _add_picture(label_map, "map.png")
     add_json(label_map)
     label_map.set_defaults(run=_map)
@@ -71,7 +89,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 def _add_picture(parser: argparse.ArgumentParser, usual: str) -> None:
     text = f"picture to write, .png, .svg or .pdf ({usual} beside the labels; with --json none)"
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help=text)
+    parser.add_argument("-o", "--out", type=a_path, metavar="FILE", help=text)
 
 
 def _load(path: Path) -> "LabelSpace":
@@ -87,13 +105,21 @@ def _nearest(options: argparse.Namespace) -> int:
     space = _load(options.space)
     labels = [*options.labels, *_listed(options.list), *_frequent(options.space, space, options.frequent or 0)]
     if not labels:
-        raise UserError("no label given: name some, or use --list FILE or --frequent N")
+        raise UserError(f"no label given: {_some_labels(space)}")
     nearest = {label: space.nearest(label, k=options.k, symmetric=options.symmetric) for label in dict.fromkeys(labels)}
     if options.json:
         print(json.dumps({label: [near._asdict() for near in neighbors] for label, neighbors in nearest.items()}))
     else:
         print(*nearest.values(), sep="\n")
     return 0
+
+
+def _some_labels(space: "LabelSpace") -> str:
+    """The labels where they are few; elsewhere some of them, and other ways to name labels."""
+    names = [name for name in space.names if name not in space.specials]
+    if len(names) <= FEW_LABELS:
+        return f"name some of {quote_few(names, FEW_LABELS)}"
+    return f"name some of the {len(names)} ({quote_few(names, 3)}), or use --list FILE or --frequent N"
 
 
 def _listed(file: Path | None) -> list[str]:
@@ -141,7 +167,7 @@ def _heatmap(options: argparse.Namespace) -> int:
         print(json.dumps({"labels": names, "matrix": rows}))
     if out is not None:
         with _picture_errors():
-            plot_heatmap(space, out, shown)
+            plot_heatmap(space, out, shown if options.labels else None)
     if not options.json:
         part = "" if len(shown) == space.num_labels else f" ({len(shown)} of {space.num_labels} labels)"
         print(f"wrote {out}{part}")

@@ -2,9 +2,8 @@
 
 import argparse
 import webbrowser
-from pathlib import Path
 
-from labelemb.lab.cli.arguments import Verbs, add_verb
+from labelemb.lab.cli.arguments import Verbs, a_path, add_verb, existing
 from labelemb.support.interrupts import importing
 
 EXAMPLES = """\
@@ -15,8 +14,8 @@ EXAMPLES = """\
 
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     report = add_verb(verbs, "report", "write a page with curves, calibration, confusions and labels", EXAMPLES)
-    report.add_argument("folder", type=Path, metavar="FOLDER", help="folder of a comparison or of a run")
-    report.add_argument("-o", "--out", type=Path, metavar="FILE", help="page to write (report.html in the folder)")
+    report.add_argument("folder", type=existing("folder"), metavar="FOLDER", help="folder of a comparison or of a run")
+    report.add_argument("-o", "--out", type=a_path, metavar="FILE", help="page to write (report.html in the folder)")
     report.add_argument("--open", action="store_true", help="show it in the browser")
     report.set_defaults(run=_report)
 

@@ -2,70 +2,145 @@
 
 import argparse
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from labelemb.lab.cli.arguments import Verbs, add_json, add_verb, positive
+from labelemb.lab.cli.arguments import Verbs, a_path, add_json, add_verb, existing, positive
+from labelemb.support.errors import UserError
 from labelemb.support.interrupts import importing
 from labelemb.support.wording import json_line, one_line
 
+if TYPE_CHECKING:
+    from labelemb.lab.tasks.task import Prediction
+    from labelemb.lab.trained.model import TrainedModel
+
 EVALUATE_EXAMPLES = """\
   labelemb evaluate runs/digits/label-embedding/seed-0
+  labelemb evaluate runs/intents/plain/seed-0 --worst 20
   labelemb evaluate runs/mnist-mlp/plain/seed-3 --data DIR --json
+  labelemb evaluate runs/numbers-en-vi/label-embedding/seed-0 --raw
 """
 PREDICT_EXAMPLES = """\
   labelemb predict runs/pets/label-embedding/seed-0 cat.jpg folder/
   labelemb predict runs/intents/plain/seed-0 questions.txt -k 5
+  labelemb predict runs/intents/plain/seed-0 questions.csv -o answers.csv
   labelemb predict runs/intents/plain/seed-0 questions.csv --json
 """
+PREDICT_FIELDS = ("file", "line", "text", "label", "probability", "alternatives")
 
 
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     evaluate = add_verb(verbs, "evaluate", "score a trained model on its dev and test sets", EVALUATE_EXAMPLES)
-    evaluate.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a finished run")
-    evaluate.add_argument("--data", type=Path, metavar="PATH", help="the data (where it was in training)")
+    evaluate.add_argument("run_folder", type=existing("run folder"), metavar="RUN", help="folder of a finished run")
+    evaluate.add_argument("--data", type=a_path, metavar="PATH", help="the data (where it was in training)")
+    evaluate.add_argument(
+        "--worst",
+        type=positive,
+        metavar="N",
+        help="also the N most confident errors, and the N labels with most errors",
+    )
+    evaluate.add_argument(
+        "--csv", action="store_true", help="with --worst: write worst.csv and labels.csv (all labels) into the folder"
+    )
+    evaluate.add_argument(
+        "--raw", action="store_true", help="of a translation: the scores of beam search with logits as they are"
+    )
     add_json(evaluate)
     evaluate.set_defaults(run=_evaluate)
 
     predict = add_verb(verbs, "predict", "label images, table rows or lines of text", PREDICT_EXAMPLES)
-    predict.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a finished run")
-    predict.add_argument("files", type=Path, nargs="+", metavar="FILE", help="images or folders of them; tables; texts")
+    predict.add_argument("run_folder", type=existing("run folder"), metavar="RUN", help="folder of a finished run")
+    predict.add_argument(
+        "files", type=a_path, nargs="+", metavar="FILE", help="images or folders of them; tables; texts"
+    )
     predict.add_argument("-k", type=positive, default=3, metavar="K", help="labels shown for an input (3)")
+    predict.add_argument("-o", "--out", type=a_path, metavar="FILE", help="write a table, .csv or .jsonl")
     add_json(predict)
     predict.set_defaults(run=_predict)
 
 
 def _evaluate(options: argparse.Namespace) -> int:
     with importing():
-        from labelemb.lab.comparison.tables import markdown
         from labelemb.lab.tasks.records import to_json
+        from labelemb.lab.trained.error_tables import show_errors, write_errors
         from labelemb.lab.trained.model import TrainedModel
 
+    if options.csv and options.worst is None:
+        raise UserError("--csv writes what --worst lists: add --worst 20, say")
     model = TrainedModel(options.run_folder)
+    columns = _columns(model, options.raw)
+    errors = None if options.worst is None else model.errors(options.worst, options.data)
     scores = model.evaluate(options.data)
     if options.json:
-        print(json.dumps({name: to_json(values) for name, values in scores.items()}))
+        found = {name: to_json(values) for name, values in scores.items()}
+        print(json.dumps(found if errors is None else {**found, **to_json(errors)}))
         return 0
-    columns = model.task.evaluate_columns
+    print(_score_table(scores, columns))
+    if note := model.task.evaluate_note(scores["test"]):
+        print(f"\n{note}")
+    if errors is not None:
+        print(f"\n{show_errors(errors, options.worst)}")
+        if options.csv:
+            print("\nwrote " + " and ".join(map(str, write_errors(errors, options.run_folder))))
+    return 0
+
+
+def _columns(model: "TrainedModel", raw: bool) -> Mapping[str, str]:
+    if not raw:
+        return model.task.evaluate_columns
+    if model.task.raw_columns is None:
+        raise UserError(f"--raw is about beam search, which {model.task.name} does not need: leave it out")
+    return model.task.raw_columns
+
+
+def _score_table(scores: Mapping[str, object], columns: Mapping[str, str]) -> str:
+    with importing():
+        from labelemb.lab.comparison.tables import fitted
+
     rows = []
     for name, values in scores.items():
         numbers = (getattr(values, column) for column in columns.values())
         rows.append([name, *("-" if number is None else f"{number:.3f}" for number in numbers)])
-    print(markdown(["set", *columns], rows))
-    if note := model.task.evaluate_note(scores["test"]):
-        print(f"\n{note}")
-    return 0
+    return fitted(["set", *columns], rows)
 
 
 def _predict(options: argparse.Namespace) -> int:
+    if options.out is not None and options.out.suffix.lower() not in (".csv", ".jsonl"):
+        raise UserError(f"{options.out} is neither a .csv nor a .jsonl file: name one of these after -o")
+    if options.out is not None and options.json:
+        raise UserError("--json prints and -o writes: leave out one of them")
     with importing():
         from labelemb.lab.trained.model import TrainedModel
 
-    for prediction in TrainedModel(options.run_folder).predict(options.files, options.k):
-        ranked = list(zip(prediction.labels, prediction.probabilities, strict=True))
+    found = TrainedModel(options.run_folder).predict(options.files, options.k)
+    if options.out is not None:
+        print(f"wrote {_write_predictions(options.out, found)} predictions to {options.out}")
+        return 0
+    for prediction in found:
         if options.json:
-            labels = [{"label": label, "probability": probability} for label, probability in ranked]
-            print(json_line({"input": prediction.name, **labels[0], "runners_up": labels[1:]}))
+            print(json_line(prediction.fields()))
         else:
+            ranked = zip(prediction.labels, prediction.probabilities, strict=True)
             best, *others = [f"{one_line(label)} {probability:.3f}" for label, probability in ranked]
             print(f"{one_line(prediction.name)}\t{best}" + (f"\t({', '.join(others)})" if others else ""))
     return 0
+
+
+def _write_predictions(file: Path, found: Iterable["Prediction"]) -> int:
+    """Write predictions in the format of the file's ending; gives their number."""
+    with importing():
+        from labelemb.findings.table import write_csv
+        from labelemb.support.files import file_error, write_text
+
+    records = [prediction.fields() for prediction in found]
+    if file.suffix.lower() == ".jsonl":
+        write_text(file, "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records))
+        return len(records)
+    for record in records:
+        record["alternatives"] = "; ".join(f"{one['label']} {one['probability']:.3f}" for one in record["alternatives"])
+    try:
+        write_csv(file, PREDICT_FIELDS, ([record[name] for name in PREDICT_FIELDS] for record in records))
+    except OSError as error:
+        raise file_error("write", file, error) from error
+    return len(records)

@@ -3,23 +3,27 @@
 import argparse
 import json
 import os
-from pathlib import Path
 
 from labelemb.lab.cli.arguments import (
     RUNS,
     Verbs,
+    a_path,
+    add_cluster,
     add_json,
     add_labels,
     add_recipe,
     add_running,
     add_verb,
     positive,
+    read_cluster,
     read_labels,
     read_recipe,
     read_running,
+    seed_list,
     seed_number,
     usable_cores,
 )
+from labelemb.lab.methods.options import check_methods
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import importing
 
@@ -27,6 +31,8 @@ COMPARE_EXAMPLES = """\
   labelemb compare digits
   labelemb compare mnist-mlp --data DIR --seeds 20 --methods plain,label-embedding,label-smoothing@0.2
   labelemb compare text-csv --data intents.csv --set data.label_column=intent --out runs/intents
+  labelemb compare digits --seeds 100-102
+  labelemb compare mnist-cnn --data DIR --seeds 20 --ray auto --threads 4 --out /shared/mnist-cnn
   labelemb compare digits --methods plain,label-embedding,reused-labels
   labelemb compare mnist-cnn --data DIR --methods plain,reused-labels --labels runs/mnist-mlp/label-embedding/seed-0
 Run again after an interruption: finished runs are kept, the others go on. More seeds or methods extend the same folder.
@@ -50,11 +56,18 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         "online-smoothing, confidence-penalty, teacher-free, and reused-labels: seed s trains with the labels of "
         "label-embedding's seed s, or of --labels",
     )
-    compare.add_argument("--seeds", type=positive, default=5, metavar="N", help="seeds 0 to N-1 of each method (5)")
-    compare.add_argument("--jobs", type=positive, default=usable_cores(), metavar="J", help="processes (one per core)")
-    compare.add_argument("--out", type=Path, metavar="DIR", help="folder of the runs (runs/RECIPE)")
+    compare.add_argument(
+        "--seeds",
+        type=seed_list,
+        default=5,
+        metavar="N|A-B|A,B",
+        help="seeds of each method: 0 to N-1 (5), a range as 100-102, or a list as 3,7",
+    )
+    compare.add_argument("--jobs", type=positive, metavar="J", help="runs at once (one per core; with --ray, all)")
+    compare.add_argument("--out", type=a_path, metavar="DIR", help="folder of the runs (runs/RECIPE)")
     add_labels(compare)
     add_running(compare, threads=1)
+    add_cluster(compare)
     add_json(compare)
     compare.set_defaults(run=_compare)
 
@@ -64,7 +77,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         "--method", metavar="M", help="the method (label-embedding; with --labels and only then reused-labels)"
     )
     train.add_argument("--seed", type=seed_number, default=0, metavar="S", help="the seed (0)")
-    train.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (runs/RECIPE/METHOD/seed-S)")
+    train.add_argument("--out", type=a_path, metavar="DIR", help="folder of the run (runs/RECIPE/METHOD/seed-S)")
     add_labels(train)
     add_running(train, threads=0)
     add_json(train)
@@ -73,8 +86,9 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 def _compare(options: argparse.Namespace) -> int:
     recipe = read_recipe(options)
+    check_methods(options.methods or "")
     with importing():
-        from labelemb.lab.comparison.tables import render
+        from labelemb.lab.comparison.tables import show
         from labelemb.lab.jobs.compare import compare
         from labelemb.lab.methods.method import parse_methods
 
@@ -89,14 +103,15 @@ def _compare(options: argparse.Namespace) -> int:
         options.seeds,
         out=out,
         data=options.data,
-        jobs=options.jobs,
+        jobs=options.jobs or (None if options.ray else usable_cores()),
         labels=labels,
         options=read_running(options),
+        cluster=read_cluster(options),
     )
     if options.json:
         print(json.dumps(outcome.summary and outcome.summary.to_json()))
     elif outcome.summary is not None:
-        print(render(outcome.summary))
+        print(show(outcome.summary))
         print(f"\nopen {out / 'report.html'} to look at it; summary.json, table.md and pictures are beside it")
     if not outcome.failures:
         return 0
@@ -105,6 +120,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _train(options: argparse.Namespace) -> int:
     recipe = read_recipe(options)
+    check_methods(options.method or "")
     with importing():
         from labelemb.lab.jobs.train import describe, train
         from labelemb.lab.methods.method import parse_method

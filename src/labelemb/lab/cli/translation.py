@@ -4,10 +4,9 @@ import argparse
 import io
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from labelemb.lab.cli.arguments import Verbs, add_verb, not_negative, positive
+from labelemb.lab.cli.arguments import Verbs, add_verb, existing, not_negative, positive
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import importing
 from labelemb.support.wording import escape_text
@@ -27,7 +26,9 @@ EXAMPLES = """\
 
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     translate = add_verb(verbs, "translate", "translate lines from standard input to standard output", EXAMPLES)
-    translate.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a finished translation run")
+    translate.add_argument(
+        "run_folder", type=existing("run folder"), metavar="RUN", help="folder of a finished translation run"
+    )
     translate.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy (the recipe's)")
     translate.add_argument(
         "--length-penalty", type=_penalty, metavar="A", help="divides log-probabilities by ((5 + length) / 6)^A (0)"

@@ -13,7 +13,7 @@ from labelemb.lab.tasks import task_of_result
 from labelemb.lab.tasks.records import RunResult
 from labelemb.labelspace.labels import Labels
 from labelemb.labelspace.map import LabelMap
-from labelemb.labelspace.pictures import draw_map, heatmap_figure, heatmap_labels
+from labelemb.labelspace.pictures import clustered_labels, draw_map, heatmap_figure, heatmap_labels
 from labelemb.support.files import write_bytes
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure in the format of the file's ending."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a box in the picture says the same
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the picture itself says so
         figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", dpi=150, bbox_inches="tight")
     write_bytes(path, buffer.getvalue())
 
@@ -77,7 +77,7 @@ def _readable_range(results: dict[str, list[RunResult]]) -> tuple[float, float]:
 
 def plot_heatmap(space: LabelSpace, path: Path, labels: Labels | None = None, title: str = "") -> list[str]:
     """The rows of the label space as colours; gives the labels shown."""
-    shown = heatmap_labels(space, labels)
+    shown = clustered_labels(space) if labels is None else heatmap_labels(space, labels)
     save_figure(heatmap_figure(space, shown, title), path)
     return [space.names[index] for index in shown]
 

@@ -1,10 +1,12 @@
 """The runs of a comparison: which of them are missing, and whose labels a run reuses."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from labelemb.lab.comparison.pool import PlannedRun
+from labelemb.lab.comparison.ray import Cluster
 from labelemb.lab.methods.method import LEARNS, Method
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.runs.folder import RunFolder, run_folder
@@ -25,10 +27,15 @@ class Comparison:
     seeds: Sequence[int]
     data: Path | None
     out: Path
-    jobs: int
+    jobs: int | None
+    """How many runs at once; None for one on each processor core, or for all that the cluster has room for."""
     options: RunOptions
     labels: LabelSource | None = None
     """Labels for all runs that reuse some; without it, each seed reuses what label embedding's same seed learned."""
+    cluster: Cluster | None = None
+    """Where the runs are trained; None is this machine."""
+    deadline: float = math.inf
+    """The time of `time.monotonic` at which runs are stopped, with a checkpoint."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from labelemb.lab.comparison.protocol import (
     LAST_EVENTS,
@@ -24,6 +24,7 @@ from labelemb.lab.comparison.protocol import (
     Stopped,
     WorkerSetup,
 )
+from labelemb.lab.data import Fold
 from labelemb.lab.runs.labels import LabelSource
 from labelemb.lab.tasks.records import from_json, to_json
 
@@ -43,14 +44,18 @@ class PlannedRun:
     """Where it finds the labels that it reuses."""
     after: Path | None = None
     """The folder of another planned run that must be finished before this one starts."""
+    pause_epoch: int = 0
+    """The epoch after which it waits for whoever planned it; 0 for none."""
+    fold: Fold | None = None
+    """The examples that it holds out, as a fold of an audit."""
 
     @property
     def title(self) -> str:
-        return f"{self.method} seed {self.seed}"
+        return f"{self.method} {f'seed {self.seed}' if self.fold is None else self.fold.title}"
 
     def to_request(self) -> RunRequest:
         labels = None if self.labels is None else self.labels.to_message()
-        return RunRequest(self.method, self.seed, str(self.folder), labels)
+        return RunRequest(self.method, self.seed, str(self.folder), labels, self.pause_epoch, self.fold)
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,24 @@ class RunEvent:
     event: Event
 
 
+class RunSource(Protocol):
+    """Where the threads of a pool get their runs from, and bring them back to."""
+
+    def take(self) -> PlannedRun | None:
+        """The next run; waits if there may be one later. None when there is nothing left."""
+
+    def obstacle(self, run: PlannedRun) -> str:
+        """The title of a failed run that this one needed; empty if there is none."""
+
+    def end(self, run: PlannedRun, last: Event) -> None:
+        """An attempt at a run that was taken has ended with this event."""
+
+    def clear(self) -> None:
+        """Give out no run any more, and wake those that wait for one."""
+
+
 class RunOrder:
-    """Gives runs to threads: in their order, but none before the run whose labels it needs."""
+    """A list of runs, given out in their order, but none before the run whose labels it needs."""
 
     def __init__(self, runs: Sequence[PlannedRun]) -> None:
         self._waiting = list(runs)
@@ -85,29 +106,25 @@ class RunOrder:
         """The title of the failed run that this one needed; empty if there is none."""
         return "" if run.after is None else self._failed.get(run.after, "")
 
-    def end(self, run: PlannedRun, done: bool) -> None:
-        """A run that was taken has ended, well or not."""
+    def end(self, run: PlannedRun, last: Event) -> None:
+        """A run that was taken has ended, well or not; one that another process is training comes back as the last."""
         with self._changed:
-            self._open.discard(run.folder)
-            if not done:
-                self._failed[run.folder] = run.title
-            self._changed.notify_all()
-
-    def postpone(self, run: PlannedRun) -> None:
-        """A run that was taken cannot be done now: it comes back after all others."""
-        with self._changed:
-            self._waiting.append(run)
+            if isinstance(last, Busy):
+                self._waiting.append(run)
+            else:
+                self._open.discard(run.folder)
+                if not isinstance(last, Done):
+                    self._failed[run.folder] = run.title
             self._changed.notify_all()
 
     def clear(self) -> None:
-        """Drop all waiting runs."""
         with self._changed:
             self._waiting.clear()
             self._changed.notify_all()
 
 
 class WorkerPool:
-    """`jobs` worker processes that share a list of runs.
+    """`jobs` worker processes that share runs.
 
     A worker keeps its process from run to run, so that importing is paid once. One that dies is replaced, and its run
     counts as failed.
@@ -115,17 +132,18 @@ class WorkerPool:
 
     def __init__(
         self,
-        runs: Sequence[PlannedRun],
+        order: RunSource,
         jobs: int,
         setup: WorkerSetup,
         worker: Sequence[str] = WORKER,
     ) -> None:
-        self.order = RunOrder(runs)
+        self.order = order
         self._setup, self._worker = setup, worker
         threads = setup.options.threads
         self._environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         self._events: queue.SimpleQueue[RunEvent | None] = queue.SimpleQueue()
-        self._slots = [_Slot(self, number) for number in range(min(jobs, len(runs)))]
+        self.slots = jobs
+        self._slots = [_Slot(self, number) for number in range(jobs)]
 
     def events(self) -> Iterator[RunEvent]:
         """The events of all workers, until all runs are done or failed."""
@@ -197,18 +215,13 @@ class _Slot:
                 self._train_runs(errors)
         except OSError as error:  # a temporary file cannot be made
             while (run := self.pool.order.take()) is not None:
-                self._send_event(run, Failed(_reason(error)))
-                self.pool.order.end(run, done=False)
+                self.pool.order.end(run, self._send_event(run, Failed(_reason(error))))
         finally:
             self.pool.put(None)  # whoever reads the events must not wait for this slot any more
 
     def _train_runs(self, errors: IO[bytes]) -> None:
         while not self._stopping and (run := self.pool.order.take()) is not None:
-            last = self._attempt(run, errors)
-            if isinstance(last, Busy):
-                self.pool.order.postpone(run)
-            else:
-                self.pool.order.end(run, done=isinstance(last, Done))
+            self.pool.order.end(run, self._attempt(run, errors))
         if self._process is not None:
             assert self._process.stdin is not None
             self._process.stdin.close()
@@ -224,7 +237,7 @@ class _Slot:
 
     def _train(self, run: PlannedRun, errors: IO[bytes]) -> Event:
         if obstacle := self.pool.order.obstacle(run):
-            return self._send_event(run, Failed(f"{obstacle}, whose labels it needs, failed", user_error=True))
+            return self._send_event(run, needed_run_failed(obstacle))
         with self._lock:
             if self._stopping:
                 return Stopped()
@@ -246,11 +259,18 @@ class _Slot:
             self._send_event(run, event)
             if isinstance(event, LAST_EVENTS):
                 return event
-        return self._send_event(run, Failed(_death(process, errors)))
+        if self._stopping:  # before it could note the request
+            return Stopped()
+        return self._send_event(run, Failed(_death(process, errors), died=True))
 
     def _send_event(self, run: PlannedRun, event: Event) -> Event:
         self.pool.put(RunEvent(self.number, run, event))
         return event
+
+
+def needed_run_failed(title: str) -> Failed:
+    """The end of a run that needed another, which has failed."""
+    return Failed(f"{title}, whose labels it needs, failed", user_error=True)
 
 
 def _reason(error: Exception) -> str:

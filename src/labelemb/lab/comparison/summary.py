@@ -15,10 +15,13 @@ from labelemb.lab.runs.folder import RunFolder, find_runs
 from labelemb.lab.tasks import task_of_facts, task_of_result
 from labelemb.lab.tasks.records import CurvePoint, RunResult, to_json
 from labelemb.lab.tasks.task import MainScore, Task
+from labelemb.support.errors import UserError
 
 BASELINE = "plain"
 LEARNS = "label-embedding"
 REUSES = "reused-labels"
+FEWEST_SEEDS = 3
+"""With fewer no difference is called clear."""
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -42,6 +45,11 @@ class PairedDifference(msgspec.Struct, frozen=True):
     high: float | None
     p: float | None
     n: int
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval, of at least three seeds, leaves out 0."""
+        return self.n >= FEWEST_SEEDS and self.low is not None and self.high is not None and self.low * self.high > 0
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ class FolderResults:
     runs: list[RunFolder]
     """Those that have begun."""
     finished: dict[str, dict[RunFolder, RunResult]]
-    """By method, the baseline first and then by name; of a method by seed."""
+    """By method, the baseline first and then the best mean main score first; of a method by seed."""
 
     @property
     def results(self) -> dict[str, list[RunResult]]:
@@ -113,11 +121,25 @@ def read_results(folder: Path) -> FolderResults:
     alone = RunFolder(folder)
     runs = [alone] if alone.has_begun else [run for run in find_runs(folder) if run.has_begun]
     pairs = [(run, result) for run in runs if (result := run.result()) is not None]
-    pairs.sort(key=lambda pair: (pair[1].method != BASELINE, pair[1].method, pair[1].seed))
+    if len(bins := {len(result.reliability) for _, result in pairs if result.reliability}) > 1:
+        raise UserError(f"{folder}: the reliability of its runs has {min(bins)} to {max(bins)} bins: one is damaged")
+    pairs.sort(key=lambda pair: (pair[1].method, pair[1].seed))
     finished: dict[str, dict[RunFolder, RunResult]] = {}
     for run, result in pairs:
         finished.setdefault(result.method, {})[run] = result
-    return FolderResults(folder, runs, finished)
+    return FolderResults(folder, runs, _in_order(finished))
+
+
+def _in_order(finished: dict[str, dict[RunFolder, RunResult]]) -> dict[str, dict[RunFolder, RunResult]]:
+    """The order of methods in all tables, charts and cards: the baseline, then the others, the best first."""
+
+    def place(method: str) -> tuple[bool, float]:
+        results = list(finished[method].values())
+        main = task_of_result(results[0]).main
+        mean = statistics.fmean(getattr(result, main.test_field) for result in results)
+        return method != BASELINE, -mean if main.higher_is_better else mean
+
+    return {method: finished[method] for method in sorted(finished, key=place)}
 
 
 def labels_first(methods: Sequence[str]) -> list[str]:

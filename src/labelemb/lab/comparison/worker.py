@@ -7,6 +7,7 @@ import json
 import signal
 import sys
 import traceback
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TextIO
 
@@ -16,6 +17,7 @@ from labelemb.lab.comparison.protocol import (
     Event,
     Failed,
     Moved,
+    Paused,
     RunRequest,
     Stopped,
     Warned,
@@ -32,11 +34,32 @@ from labelemb.support.errors import UserError
 from labelemb.support.interrupts import Interrupted, StopRequests
 
 
-class Reporter:
-    """Writes events. If nobody reads them, the comparison was killed: the worker then stops too."""
+class Reporter(ABC):
+    """Sends the events of a run to the comparison."""
+
+    def __init__(self, stop: StopRequests) -> None:
+        self.stop = stop
+        self.pause_epoch = 0
+
+    @abstractmethod
+    def send(self, event: Event) -> None:
+        """Send an event. If nobody reads it, the comparison was killed: the run is then asked to stop."""
+
+    def progress(self, progress: Progress) -> None:
+        self.send(Moved(progress))
+        if self.pause_epoch and progress.step * progress.epochs >= self.pause_epoch * progress.total_steps:
+            self.stop.request_pause()
+
+    def warn(self, message: str) -> None:
+        self.send(Warned(message))
+
+
+class StreamReporter(Reporter):
+    """Writes events as lines."""
 
     def __init__(self, stream: TextIO, stop: StopRequests) -> None:
-        self.stream, self.stop = stream, stop
+        super().__init__(stop)
+        self.stream = stream
 
     def send(self, event: Event) -> None:
         try:
@@ -44,28 +67,23 @@ class Reporter:
         except BrokenPipeError:
             self.stop.request(signal.SIGTERM)
 
-    def progress(self, progress: Progress) -> None:
-        self.send(Moved(progress))
-
-    def warn(self, message: str) -> None:
-        self.send(Warned(message))
-
 
 def main() -> int:
     stop = StopRequests()
-    reporter = Reporter(sys.stdout, stop)
+    reporter = StreamReporter(sys.stdout, stop)
     sys.stdout = sys.stderr  # a library that prints must not end up among the events
     setup = from_json(sys.stdin.readline(), WorkerSetup)
     for line in sys.stdin:
-        last = _train(setup, from_json(line, RunRequest), reporter, stop)
+        last = train_request(setup, from_json(line, RunRequest), reporter)
         reporter.send(last)
         if isinstance(last, Stopped):
             return 1
     return 0
 
 
-def _train(setup: WorkerSetup, request: RunRequest, reporter: Reporter, stop: StopRequests) -> Event:
+def train_request(setup: WorkerSetup, request: RunRequest, reporter: Reporter) -> Event:
     """Train one run; its last event."""
+    reporter.pause_epoch = request.pause_epoch
     try:
         result = train_run(
             parse_recipe(setup.recipe, where="the recipe of the comparison"),
@@ -74,13 +92,14 @@ def _train(setup: WorkerSetup, request: RunRequest, reporter: Reporter, stop: St
             setup.data,
             Path(request.folder),
             labels=None if request.labels is None else LabelSource.from_message(request.labels),
+            fold=request.fold,
             options=setup.options,
             report=reporter.progress,
             warn=reporter.warn,
-            stop=stop,
+            stop=reporter.stop,
         )
     except Interrupted:
-        return Stopped()
+        return Paused() if reporter.stop.take_pause() else Stopped()
     except FolderBusy:
         return Busy()
     except UserError as error:

@@ -1,36 +1,37 @@
 """The main job: methods x seeds in parallel processes, resumable, then the summary of all finished runs."""
 
-import os
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from labelemb import LabelSpace, __version__
 from labelemb.lab.bodies import make_body
 from labelemb.lab.comparison.curves import plot_curves, plot_heatmap
+from labelemb.lab.comparison.make import make_pool
 from labelemb.lab.comparison.plan import Comparison, Plan, check_labels, expected_digest, make_plan
-from labelemb.lab.comparison.pool import WorkerPool
+from labelemb.lab.comparison.pool import RunEvent, RunOrder
 from labelemb.lab.comparison.protocol import Failed, WorkerSetup
+from labelemb.lab.comparison.ray import Cluster
+from labelemb.lab.comparison.seeds import check_seeds
 from labelemb.lab.comparison.summary import FolderResults, Summary, labels_first, read_results
 from labelemb.lab.comparison.tables import render
 from labelemb.lab.data import Dataset, load_data, load_data_if_any
 from labelemb.lab.jobs.progress import ComparisonProgress, print_line
+from labelemb.lab.jobs.workers import watch
 from labelemb.lab.methods.method import Method, parse_method
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.report import write_page
 from labelemb.lab.runs.engine import check_device
 from labelemb.lab.runs.folder import RunFolder, find_runs, keep_recipe
 from labelemb.lab.runs.labels import LabelSource, load_space
-from labelemb.lab.runs.logs import require_tensorboard
 from labelemb.lab.runs.messages import RunOptions
 from labelemb.lab.runs.start import start_digest
+from labelemb.lab.runs.trackers import require_trackers
 from labelemb.lab.tasks.model import out_features
 from labelemb.lab.tasks.records import RunIdentity
 from labelemb.support.errors import UserError
-from labelemb.support.files import make_folder, write_json, write_text
-from labelemb.support.interrupts import Interrupted
+from labelemb.support.files import write_json, write_text
+from labelemb.support.folders import MadeFolder
 
 METHODS = ("plain", "label-embedding")
 
@@ -55,13 +56,14 @@ class Outcome:
 def compare(
     recipe: Recipe,
     methods: Sequence[str | Method] = METHODS,
-    seeds: int = 5,
+    seeds: int | Sequence[int] = 5,
     *,
     out: Path | str,
     data: Path | str | None = None,
     jobs: int | None = None,
     labels: LabelSource | None = None,
     options: RunOptions = RunOptions(threads=1),  # noqa: B008  frozen
+    cluster: Cluster | None = None,
 ) -> Outcome:
     """Train methods with several seeds each, in parallel processes, and write summary, tables, pictures and report.
 
@@ -70,24 +72,32 @@ def compare(
     Args:
         recipe: data, body and training; made by `load_recipe`.
         methods: names, with options as `label-embedding@tau=1`.
-        seeds: how many; seeds 0 to `seeds` - 1 are trained.
+        seeds: how many, for seeds 0 to `seeds` - 1; or which ones, as `[3, 7]`.
         out: the folder of the comparison.
         data: the data; None looks in the usual places.
-        jobs: how many processes; None takes one for each processor core.
+        jobs: how many runs at once; None is one for each processor core, or all that the cluster has room for.
         labels: for methods that reuse labels; without it each seed reuses what label embedding's same seed learned.
         options: how to run.
+        cluster: a Ray cluster whose machines share the folder; None trains in processes of this machine.
     """
     parsed = [parse_method(method) if isinstance(method, str) else method for method in methods]
     path = None if data is None else Path(data)
     return run_comparison(
-        Comparison(recipe, parsed, range(seeds), path, Path(out), jobs or os.cpu_count() or 1, options, labels)
+        Comparison(recipe, parsed, check_seeds(seeds), path, Path(out), jobs, options, labels, cluster)
     )
 
 
 def run_comparison(comparison: Comparison) -> Outcome:
     """Train what is missing, then summarise."""
     check_labels(comparison)
-    make_folder(comparison.out)
+    made = MadeFolder.make(comparison.out)
+    try:
+        return _run_in_folder(comparison)
+    finally:
+        made.undo(worthless=("recipe.toml",))  # nothing but the recipe came into it: no run has begun
+
+
+def _run_in_folder(comparison: Comparison) -> Outcome:
     check_folder(comparison)
     plan = make_plan(comparison)
     read = load_data if plan.missing else load_data_if_any
@@ -97,7 +107,7 @@ def run_comparison(comparison: Comparison) -> Outcome:
     if data is not None and plan.missing:
         check_feasible(comparison, data)
         keep_recipe(comparison.out / "recipe.toml", comparison.recipe)
-        failures = _train(comparison, plan)
+        failures = train_missing(comparison, plan)
     return Outcome(write_summary(comparison.out), failures)
 
 
@@ -123,13 +133,17 @@ def check_folder(comparison: Comparison, data: Dataset | None = None) -> None:
             data_digest=None if data is None else data.digest,
         )
         run.check(identity, recipe)
+        if run.result_file.exists():
+            run.tidy()
 
 
 def check_feasible(comparison: Comparison, data: Dataset) -> None:
     """Check the device and make every head once, so that an error is reported once, before any training."""
-    check_device(comparison.recipe.train)
-    if comparison.options.tensorboard:
-        require_tensorboard()
+    if comparison.cluster is None:
+        check_device(comparison.recipe.train)
+    elif comparison.recipe.train.device == "cuda" and not comparison.cluster.gpus_per_run:
+        raise UserError("train.device is cuda, but a run reserves no GPU of the cluster: pass --gpus-per-run 1")
+    require_trackers(comparison.options.trackers)
     features = out_features(make_body(comparison.recipe.body, data.inputs, len(data.label_names)))
     space = _space_to_reuse(comparison, data.label_names)
     rows = data.train.rows
@@ -144,30 +158,25 @@ def _space_to_reuse(comparison: Comparison, names: list[str]) -> LabelSpace:
     return LabelSpace.from_top_k([[index] for index in range(len(names))], [[1.0]] * len(names), names)
 
 
-def _train(comparison: Comparison, plan: Plan) -> list[Failure]:
-    """Train the missing runs; those that failed."""
-    jobs = min(comparison.jobs, len(plan.missing))
+def train_missing(comparison: Comparison, plan: Plan, title: str = "compare") -> list[Failure]:
+    """Train the missing runs; those that failed. `title` stands before the bar."""
     data = None if comparison.data is None else str(comparison.data)
-    pool = WorkerPool(plan.missing, jobs, WorkerSetup(comparison.recipe.to_toml(), data, comparison.options))
-    progress = ComparisonProgress(len(plan.missing), plan.finished, jobs)
+    setup = WorkerSetup(comparison.recipe.to_toml(), data, comparison.options)
+    order, most = RunOrder(plan.missing), len(plan.missing)
+    pool = make_pool(order, comparison.jobs, setup, comparison.cluster, most)
+    progress = ComparisonProgress(most, plan.finished, pool.slots, title)
     failures = []
-    before = signal.signal(signal.SIGTERM, _interrupt)
+
+    def show(event: RunEvent) -> None:
+        progress.show(event)
+        if isinstance(event.event, Failed):
+            failures.append(Failure(event.run.title, event.event.message, event.event.user_error))
+
     try:
-        for event in pool.events():
-            progress.show(event)
-            if isinstance(event.event, Failed):
-                failures.append(Failure(event.run.title, event.event.message, event.event.user_error))
-    except (KeyboardInterrupt, Interrupted) as stopped:
-        pool.stop()
-        raise stopped if isinstance(stopped, Interrupted) else Interrupted(signal.SIGINT) from None
+        watch(pool, show, lambda: comparison.deadline)
     finally:
         progress.close()
-        signal.signal(signal.SIGTERM, before)
     return failures
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise Interrupted(number)
 
 
 def write_summary(out: Path) -> Summary | None:

@@ -2,18 +2,21 @@
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from tqdm import tqdm
 
 from labelemb.lab.comparison.pool import PlannedRun, RunEvent
-from labelemb.lab.comparison.protocol import Busy, Done, Failed, Moved, Started, Warned
+from labelemb.lab.comparison.protocol import Busy, Done, Failed, Lost, Moved, Paused, Started, Warned
 from labelemb.lab.runs.messages import Progress
+from labelemb.lab.search.study import Trial
+from labelemb.support.wording import escape_lines
 
 
 def print_line(message: str) -> None:
     """Print a line on standard error without breaking the bars."""
-    tqdm.write(message, file=sys.stderr)
+    tqdm.write(escape_lines(message), file=sys.stderr)
 
 
 def _live() -> bool:
@@ -42,7 +45,7 @@ class RunBar:
 class ComparisonProgress:
     """The progress of a comparison: one bar over all runs, and a line for each run in progress."""
 
-    def __init__(self, runs: int, finished: int, jobs: int) -> None:
+    def __init__(self, runs: int, finished: int, jobs: int, title: str = "compare") -> None:
         self.live = _live()
         self.runs, self.finished, self.ended = runs, finished, 0
         self.shares = [0.0] * jobs
@@ -50,7 +53,7 @@ class ComparisonProgress:
         self.overall: Any = tqdm(
             total=runs + finished,
             initial=finished,
-            desc="compare",
+            desc=title,
             bar_format="{l_bar}{bar}| {n:.1f}/{total} runs [{elapsed}<{remaining}]",
             smoothing=0,
             file=sys.stderr,
@@ -64,12 +67,16 @@ class ComparisonProgress:
     def show(self, sent: RunEvent) -> None:
         title, event = sent.run.title, sent.event
         if isinstance(event, Started):
-            self._line(sent.slot, f"{title}: starting")
+            self._line(sent.slot, f"{title}: starting" + (f" on {event.machine}" if event.machine else ""))
         elif isinstance(event, Moved):
             self.shares[sent.slot] = event.progress.step / event.progress.total_steps
             self._line(sent.slot, f"{title}: {event.progress}")
         elif isinstance(event, Busy):
             self._wait(sent.slot, sent.run)
+        elif isinstance(event, Lost):
+            self.shares[sent.slot] = 0.0
+            self._line(sent.slot, f"{title}: waiting")
+            print_line(f"labelemb: {title}: {event.message}")
         elif isinstance(event, Warned):
             print_line(f"{title}: {event.message}")
         elif isinstance(event, Done):
@@ -98,3 +105,33 @@ class ComparisonProgress:
     def close(self) -> None:
         for bar in (*self.lines, self.overall):
             bar.close()
+
+
+class SearchProgress(ComparisonProgress):
+    """The progress of a search: a bar over its trials, of which `trials` is the largest number if that is known."""
+
+    def __init__(self, trials: int | None, finished: int, jobs: int, score: Callable[[float], str]) -> None:
+        super().__init__(max(0, (trials or 0) - finished), finished, jobs, title="search")
+        self.trials, self.score = trials, score
+        if trials is None:
+            self.overall.total = None
+            self.overall.bar_format = "{desc}: {n:.1f} trials [{elapsed}]"
+
+    def show(self, sent: RunEvent) -> None:
+        if isinstance(sent.event, Paused | Done):  # whether the trial has ended is for `end` to say
+            self.shares[sent.slot] = 0.0
+        elif isinstance(sent.event, Failed):
+            self.shares[sent.slot] = 0.0
+            print_line(sent.event.trace + f"labelemb: {sent.run.title} failed: {sent.event.message}")
+        else:
+            super().show(sent)
+
+    def end(self, trial: Trial) -> None:
+        """A trial has ended."""
+        self.ended += 1
+        self.overall.n = self.finished + self.ended
+        count = f"{self.finished + self.ended}" + (f"/{self.trials}" if self.trials else "")
+        score = "" if trial.score is None else f" at dev {self.score(trial.score)}"
+        state = {"pruned": f"stopped after epoch {trial.epochs}", "complete": "trained"}.get(trial.state, trial.state)
+        if not self.live:
+            print_line(f"[{count}] {trial.method}: {state}{score}")

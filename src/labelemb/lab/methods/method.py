@@ -8,7 +8,7 @@ method's main setting, or `setting=value`:
                          and authors-text, all with a learned embedding (dense, or compressed with the recipe's
                          head.rank), and rising-floor (a running mean without a prior). Switches no-cap, no-gate,
                          no-identity, single-output, flat; every field of `Objective`; embedding=running, dense or
-                         compressed; rank, prior_rows, embedding_lr
+                         compressed; rank, prior_rows, observe_rows (presets observe all rows), embedding_lr
     label-smoothing      @0.2 mixes a fifth of the uniform distribution into the target (0.1); @rising begins with nine
                          tenths and lets the true label's share rise to 0.9 by the end of the training
     online-smoothing     @0.8 weighs the soft term with 0.8 and the hard one with the rest (0.5); @floor lets the true
@@ -196,8 +196,10 @@ class Method:
 
     def _learned(self, recipe: Recipe, num_labels: int) -> dict[str, Any]:
         """Which embedding is learned: that of the options, that of the preset, or the library's default."""
-        chosen: dict[str, Any] = {}
-        chosen |= {key: self.settings[key] for key in ("embedding", "rank", "prior_rows") if key in self.settings}
+        own = ("embedding", "rank", "prior_rows", "observe_rows")
+        chosen: dict[str, Any] = {key: self.settings[key] for key in own if key in self.settings}
+        if self.preset is not None:
+            chosen.setdefault("observe_rows", None)
         if "embedding" not in chosen and "rank" in chosen:
             chosen["embedding"] = "compressed"
         if "embedding" not in chosen and self.preset == RISING_FLOOR:
@@ -214,7 +216,7 @@ class Method:
             return chosen
         if chosen["embedding"] != "compressed" or "rank" not in chosen:
             raise ValueError("head.embedding_bias is about a compressed embedding: set a rank")
-        return {"embedding": CompressedEmbedding(num_labels, chosen["rank"], bias=True)}
+        return chosen | {"embedding": CompressedEmbedding(num_labels, chosen.pop("rank"), bias=True)}
 
     def _reused(self, space: LabelSpace | None) -> LabelEmbedding:
         """Appendix B: the labels' soft targets are there from the start, fixed; or an embedding goes on from them."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ PRESETS: dict[str, Callable[..., Objective]] = {
     "rising-floor": Objective.rising_floor,
 }
 OBJECTIVE_FIELDS = tuple(field.name for field in dataclasses.fields(Objective))
+REGISTRY = "labelemb.heads.registry"
 MOST_DIGITS = 18
 """Of a whole number: what 64 bits hold."""
 
@@ -36,7 +38,7 @@ OPTIONS: dict[str, Options] = {
     "plain": Options(),
     "label-embedding": Options(
         switches=(*PRESETS, "no-cap", "no-gate", "no-identity", "single-output", "flat"),
-        settings=(*OBJECTIVE_FIELDS, "embedding", "rank", "prior_rows", "embedding_lr"),
+        settings=(*OBJECTIVE_FIELDS, "embedding", "rank", "prior_rows", "observe_rows", "embedding_lr"),
     ),
     "label-smoothing": Options(switches=("rising",), settings=("smoothing",), main="smoothing"),
     "online-smoothing": Options(switches=("floor",), settings=("soft_weight",), main="soft_weight"),
@@ -47,12 +49,25 @@ OPTIONS: dict[str, Options] = {
 
 TEXTS = ("cap_reduction", "embedding_reduction", "embedding")
 SWITCHED = ("two_sided_cap", "correct_only")
-WHOLE = ("cap_power", "rank")
+WHOLE = ("cap_power", "rank", "observe_rows")
 
 
 def options_of(kind: str) -> Options:
     """Options of a method; a method that was only added to the registry of heads has none."""
     return OPTIONS.get(kind, Options())
+
+
+def check_methods(text: str) -> None:
+    """Refuse misspelt methods between commas before anything slow is imported.
+
+    A name unlike all of `OPTIONS` may be one that was only added to the registry of heads, which knows it.
+    """
+    for method in text.split(","):
+        kind, at, rest = method.strip().partition("@")
+        if kind not in OPTIONS and REGISTRY not in sys.modules and (hint := did_you_mean(kind, OPTIONS)):
+            raise UserError(f"unknown method {kind!r}{hint}")
+        if kind in OPTIONS and at:
+            read_options(kind, rest)
 
 
 def read_options(kind: str, text: str) -> tuple[tuple[str, ...], dict[str, Any]]:

@@ -10,7 +10,9 @@ from labelemb import __version__
 from labelemb.lab.comparison.summary import FolderResults, read_results
 from labelemb.lab.comparison.tables import legend, tables
 from labelemb.lab.recipes.recipe import Recipe
+from labelemb.lab.recipes.settings import ImageFolderData, ParallelTextData, TextTableData
 from labelemb.lab.report.cards import headline
+from labelemb.lab.report.errors import gather_worst
 from labelemb.lab.report.labels import gather_spaces
 from labelemb.lab.runs.example_pictures import FILE, read_examples
 from labelemb.lab.runs.folder import RunFolder
@@ -51,7 +53,8 @@ def gather(found: FolderResults) -> dict[str, Any]:
     main, summary = task.main, found.summary
     return {
         "version": __version__,
-        "recipe": _recipe_name(found) if example is None else example.recipe,
+        "recipe": _recipe_name(found),
+        **page_title(found),
         "about": {key: about[key] for key in ABOUT if key in about},
         "score": _score(main),
         "summary": None if summary is None else summary.to_json(),
@@ -61,13 +64,36 @@ def gather(found: FolderResults) -> dict[str, Any]:
         "methods": [_method(method, runs, main, notes) for method, runs in found.finished.items()],
         "unfinished": [_unfinished(run, task) for run in found.runs if not run.result_file.exists()],
         "spaces": gather_spaces({method: list(runs) for method, runs in found.finished.items()}, notes),
+        "worst": gather_worst({method: list(runs) for method, runs in found.finished.items()}, notes),
         "pictures": _pictures(found.runs, notes),
         "notes": notes,
     }
 
 
+def page_title(found: FolderResults) -> dict[str, str]:
+    """The name of the data (the file or folder of a user, or what a recipe reads) and the folder of the results."""
+    parts = found.folder.resolve().parts[-3 if RunFolder(found.folder).has_begun else -2 :]
+    return {"data": data_name(found), "folder": "/".join(part for part in parts if part != "/")}
+
+
+def data_name(found: FolderResults) -> str:
+    """The name of a user's data, or else that of the recipe."""
+    for run in found.runs:
+        try:
+            path, settings = run.about().data, run.recipe().data
+        except UserError:  # runs of other machines may be kept without these files
+            continue
+        # the folder of a published data set may have any name
+        if path and isinstance(settings, ImageFolderData | TextTableData | ParallelTextData):
+            return Path(path).name
+        break
+    return _recipe_name(found)
+
+
 def _recipe_name(found: FolderResults) -> str:
-    """The recipe of a folder without a finished run."""
+    """The name of the recipe."""
+    for results in found.results.values():
+        return results[0].recipe
     return found.runs[0].about().recipe if found.runs else RunFolder(found.folder).recipe().name
 
 

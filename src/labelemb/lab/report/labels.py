@@ -10,8 +10,9 @@ from labelemb import LabelSpace, LabelSpaceError
 from labelemb.lab.comparison.summary import labels_first
 from labelemb.lab.runs.folder import RunFolder
 from labelemb.labelspace.map import label_map
-from labelemb.labelspace.neighbors import NeighborTable, neighbor_table
-from labelemb.labelspace.pairs import mutual_pairs
+from labelemb.labelspace.neighbors import neighbor_table
+from labelemb.labelspace.order import clustered_order
+from labelemb.labelspace.pairs import PairArrays, mutual_pairs
 
 MOST_MATRIX_LABELS = 500
 """Up to this many labels the page holds whole rows and a clustered order; beyond it the nearest labels."""
@@ -20,7 +21,10 @@ NEIGHBORS = 20
 MOST_NUMBERS = 1_200_000
 """Stored similarities of all spaces together: with their indices some 10 bytes each, to stay below 15 MB."""
 PAIRS = 30
-SMALLEST = 1e-12
+SHOWN_CONTRAST, MEDIAN_CONTRAST = 1.15, 1.5
+"""The largest likeness over the last one shown and over the median of all pairs: below both no pair stands out."""
+FEWEST_PAIRS = 3
+"""To compare likenesses with each other."""
 
 
 def gather_spaces(runs: Mapping[str, Sequence[RunFolder]], notes: list[str]) -> list[dict[str, Any]]:
@@ -61,7 +65,8 @@ def _neighbors_kept(labels: int) -> int:
 def describe(space: LabelSpace) -> dict[str, Any]:
     """A label space as the page reads it; arrays are packed."""
     table = neighbor_table(space, _neighbors_kept(space.num_labels))
-    positions = label_map(space, table)
+    positions, found = label_map(space, table), mutual_pairs(table)
+    shown = min(PAIRS, space.num_labels)
     described: dict[str, Any] = {
         "names": list(space.names),
         "neighbors": {
@@ -73,7 +78,9 @@ def describe(space: LabelSpace) -> dict[str, Any]:
         "map": {"positions": packed(positions.positions, "float32"), "share": positions.share},
         "groups": space.superclasses or {},
         "unlearned": [] if space.counts is None else (space.counts == 0).nonzero()[:, 0].tolist(),
-        "pairs": alike_pairs(table),
+        "counted": space.counts is not None,
+        "pairs": first_pairs(found, shown),
+        "alike": likeness_range(found, shown),
     }
     if space.num_labels <= MOST_MATRIX_LABELS:
         matrix = np.asarray(space.matrix(), dtype=np.float64)
@@ -86,23 +93,18 @@ def packed(array: np.ndarray, kind: str) -> str:
     return base64.b64encode(np.ascontiguousarray(array, dtype=np.dtype(kind).newbyteorder("<")).tobytes()).decode()
 
 
-def alike_pairs(table: NeighborTable) -> list[list[float]]:
+def first_pairs(found: PairArrays, shown: int) -> list[list[float]]:
     """The pairs [a, b, likeness] that are most alike among those that are neighbours both ways."""
-    found = mutual_pairs(table)
     rows = zip(found.first.tolist(), found.second.tolist(), found.likeness.tolist(), strict=True)
-    return [list(row) for row in rows][: min(PAIRS, len(table.indices))]
+    return [list(row) for row in rows][:shown]
 
 
-def clustered_order(matrix: np.ndarray) -> list[int]:
-    """The labels ordered so that those which resemble each other stand together."""
-    from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
-    from scipy.spatial.distance import squareform
-
-    if len(matrix) < 3:
-        return list(range(len(matrix)))
-    logs = np.log(np.maximum(matrix, SMALLEST))
-    likeness = (logs + logs.T) / 2
-    distance = likeness.max() - likeness
-    np.fill_diagonal(distance, 0)
-    condensed = squareform(distance, checks=False)
-    return leaves_list(optimal_leaf_ordering(linkage(condensed, "average"), condensed)).tolist()
+def likeness_range(found: PairArrays, shown: int) -> list[float] | None:
+    """The least and the largest likeness shown where all pairs are about equally alike: too little was learned."""
+    likeness = found.likeness
+    if len(likeness) < FEWEST_PAIRS:
+        return None
+    largest, last = float(likeness[0]), float(likeness[:shown][-1])
+    if largest > SHOWN_CONTRAST * last or largest > MEDIAN_CONTRAST * float(np.median(likeness)):
+        return None
+    return [last, largest]

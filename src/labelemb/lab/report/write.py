@@ -1,6 +1,7 @@
 """`write_report`: template, style, scripts and data of a folder as one HTML file that needs nothing else."""
 
 import json
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ SCRIPTS = (
     "map.js",
     "matrices.js",
     "pairs.js",
+    "errors.js",
     "page.js",
 )
 """In the order in which they go into the page; each uses only names of those before it when it is read."""
@@ -48,10 +50,17 @@ def write_page(found: FolderResults, path: Path) -> None:
 
 def page(data: dict[str, Any]) -> str:
     """The page that shows this data."""
+    return assemble("page.html", SCRIPTS, data)
+
+
+def assemble(
+    template: str, scripts: Sequence[str], data: dict[str, Any], styles: Sequence[str] = ("style.css",)
+) -> str:
+    """A page of one file: a template with the style, the scripts and the data inside it."""
     parts = resources.files(__package__) / "page"
-    html = (parts / "page.html").read_text(encoding="utf-8")
-    style = (parts / "style.css").read_text(encoding="utf-8")
-    script = "\n".join((parts / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    html = (parts / template).read_text(encoding="utf-8")
+    style = "\n".join((parts / name).read_text(encoding="utf-8") for name in styles)
+    script = "\n".join((parts / name).read_text(encoding="utf-8") for name in scripts)
     # the data goes in last, so that nothing in it can be taken for a marker of the template
     for place, text in (("STYLE", style), ("SCRIPT", script), ("DATA", embedded_json(data))):
         before, after = html.split(f"/*{place}*/")

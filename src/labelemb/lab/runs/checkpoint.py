@@ -2,13 +2,12 @@
 
 A checkpoint file is eight bytes that name the format, the SHA-256 of the rest, and what `torch.save` wrote. It is
 written aside, flushed to the disk and renamed into place; the one before is kept. Loading never executes code: only
-tensors and plain values are read (`weights_only=True`). A checkpoint whose checksum does not fit is left out in favour
-of the one before.
+tensors and plain values are read (`weights_only=True`). A checkpoint whose checksum does not fit, or that the run
+cannot use, is left out in favour of the one before.
 """
 
 import hashlib
 import io
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from labelemb.support.errors import UserError
-from labelemb.support.files import file_error, write_bytes
+from labelemb.support.files import file_error, remove_quietly, write_bytes
 
 FORMAT = b"lblemb01"
 CURRENT = "checkpoint"
@@ -44,10 +43,13 @@ class Loaded(NamedTuple):
     corrupted: Path | None = None
 
 
-def load_checkpoint(folder: Path, warn: Callable[[str], None]) -> Loaded:
+def load_checkpoint(
+    folder: Path, warn: Callable[[str], None], use: Callable[[dict[str, Any]], None] = lambda state: None
+) -> Loaded:
     """The newest intact checkpoint of a folder, if it has any; `warn` is called about a corrupted one.
 
-    The caller removes the corrupted one before the next save, which would otherwise keep it as the previous one.
+    `use` takes the state, and raises `CorruptCheckpoint` where it cannot. The caller removes the corrupted one before
+    the next save, which would otherwise keep it as the previous one.
     """
     corrupted: dict[Path, str] = {}
     for path in (folder / CURRENT, folder / PREVIOUS):
@@ -55,6 +57,7 @@ def load_checkpoint(folder: Path, warn: Callable[[str], None]) -> Loaded:
             continue
         try:
             state = _read(path)
+            use(state)
         except CorruptCheckpoint as error:
             corrupted[path] = f"{path} is corrupted ({error})"
             continue
@@ -66,9 +69,10 @@ def load_checkpoint(folder: Path, warn: Callable[[str], None]) -> Loaded:
     return Loaded(None)
 
 
-def drop_previous(folder: Path) -> None:
-    """A finished run keeps its last checkpoint only."""
-    (folder / PREVIOUS).unlink(missing_ok=True)
+def drop_checkpoints(folder: Path, keep_last: bool = False) -> None:
+    """Remove the checkpoints of a finished run, or all but the last."""
+    for name in (PREVIOUS,) if keep_last else (PREVIOUS, CURRENT):
+        remove_quietly(folder / name)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -84,6 +88,6 @@ def _read(path: Path) -> dict[str, Any]:
         raise CorruptCheckpoint("its checksum does not fit")
     try:
         state: dict[str, Any] = torch.load(io.BytesIO(payload), weights_only=True, map_location="cpu")
-    except (pickle.UnpicklingError, RuntimeError) as error:
-        raise CorruptCheckpoint(str(error).splitlines()[0]) from error
+    except Exception as error:  # bytes with the right checksum that no training wrote: the reader raises anything
+        raise CorruptCheckpoint(f"{type(error).__name__} {str(error).partition(chr(10))[0]}".strip()) from error
     return state

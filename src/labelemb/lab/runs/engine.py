@@ -8,13 +8,15 @@ from typing import Any, cast
 
 import msgspec
 import torch
-from lightning_fabric import Fabric
-from lightning_fabric.strategies import DDPStrategy
 from torch import Tensor, nn, optim
 
 from labelemb import Head
+from labelemb.lab.bodies import FeatureBody
 from labelemb.lab.data import Examples
+from labelemb.lab.recipes.pretrained_settings import TrainedBefore
+from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.recipes.settings import TrainSettings
+from labelemb.lab.runs.fabric import DDPStrategy, Fabric
 from labelemb.support.errors import UserError
 from labelemb.support.tensors import evaluating
 
@@ -62,13 +64,14 @@ def make_fabric(settings: TrainSettings) -> Fabric:
     return fabric
 
 
-def make_optimizer(settings: TrainSettings, body: nn.Module, head: Head, embedding_lr: float | None) -> optim.Optimizer:
+def make_optimizer(recipe: Recipe, body: nn.Module, head: Head, embedding_lr: float | None) -> optim.Optimizer:
     """The recipe's optimiser over the body and the groups of the head."""
+    settings = recipe.train
     groups = head.parameter_groups(lr=settings.lr, embedding_lr=embedding_lr, weight_decay=settings.weight_decay)
     shared = {id(parameter) for parameter in body.parameters()}  # an output layer may be tied to the body's vectors
     for group in groups:
         group["params"] = [parameter for parameter in group["params"] if id(parameter) not in shared]
-    groups.insert(0, {"params": list(body.parameters()), "lr": settings.lr, "weight_decay": settings.weight_decay})
+    groups = [*_body_groups(recipe, body), *groups]
     # the schedule multiplies `initial_lr`, which goes through checkpoints with its group
     groups = [group | {"initial_lr": group["lr"]} for group in groups if group["params"]]
     # one kernel over all parameters; a gradient scaler (float16) cannot clip what a fused optimiser unscales itself
@@ -77,6 +80,17 @@ def make_optimizer(settings: TrainSettings, body: nn.Module, head: Head, embeddi
         return optim.SGD(groups, momentum=settings.momentum, fused=fused)
     kind = optim.AdamW if settings.optimizer == "adamw" else optim.Adam
     return kind(groups, fused=fused)
+
+
+def _body_groups(recipe: Recipe, body: nn.Module) -> list[dict[str, Any]]:
+    """The body's parameters; those that were trained before have a learning rate of their own."""
+    settings = recipe.train
+    usual = {"lr": settings.lr, "weight_decay": settings.weight_decay}
+    if not isinstance(body, FeatureBody):
+        return [{"params": list(body.parameters()), **usual}]
+    assert isinstance(recipe.body, TrainedBefore)
+    before = {**usual, "lr": recipe.body.learning_rate or settings.lr}
+    return [{"params": list(body.top.parameters()), **usual}, {"params": list(body.encoder.parameters()), **before}]
 
 
 class Sharing:

@@ -11,7 +11,8 @@ from PIL import Image, PngImagePlugin
 from torch import Tensor
 
 from labelemb.lab.data import Dataset, ImageExamples
-from labelemb.lab.tasks.records import from_json, to_json
+from labelemb.lab.data.images.thumbnails import MODES, thumbnail
+from labelemb.lab.tasks.records import AtLeastOne, Count, from_json, to_json
 from labelemb.support.errors import UserError
 
 FILE = "examples.png"
@@ -22,21 +23,24 @@ LARGEST_SIDE = 48
 MOST_BYTES = 3_000_000
 """Of the pixels of a sheet: with more labels the pictures become smaller."""
 KEY = "labelemb"
-MODES = {1: "L", 3: "RGB"}
 
 
 class SheetLayout(msgspec.Struct, frozen=True):
     """Where the pictures of a label are on a sheet."""
 
     labels: list[str]
-    counts: list[int]
+    counts: list[Count]
     """Pictures of each label, at most `per_label`."""
-    per_label: int
+    per_label: AtLeastOne
     """Cells of each label."""
-    size: tuple[int, int]
+    size: tuple[AtLeastOne, AtLeastOne]
     """Height and width of a picture."""
-    across: int
+    across: AtLeastOne
     """Cells in a row."""
+
+    def __post_init__(self) -> None:
+        if len(self.counts) != len(self.labels) or max(self.counts, default=0) > self.per_label:
+            raise ValueError(f"{len(self.counts)} numbers of pictures for {len(self.labels)} labels, or too large ones")
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ def draw_examples(data: Dataset) -> bytes | None:
         counts.append(len(chosen))
         for cell, index in enumerate(chosen, start=PICTURES * label):
             corner = (cell % across * width, cell // across * height)
-            sheet.paste(_picture(test.images[index], width, height), corner)
+            sheet.paste(thumbnail(test.images[index], width, height), corner)
     return _png(sheet, SheetLayout(data.label_names, counts, PICTURES, (height, width), across))
 
 
@@ -75,7 +79,7 @@ def read_examples(file: Path) -> Sheet:
         content = file.read_bytes()
         with Image.open(io.BytesIO(content)) as sheet:
             return Sheet(content, from_json(sheet.info[KEY], SheetLayout))
-    except (OSError, KeyError, ValueError, SyntaxError) as error:  # Pillow's reader raises each of them
+    except (OSError, KeyError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # Pillow's reader
         raise UserError(f"{file} cannot be read as a sheet of examples: {error}") from error
 
 
@@ -85,12 +89,6 @@ def _size(images: Tensor, labels: int) -> tuple[int, int]:
     room = math.sqrt(MOST_BYTES / (PICTURES * labels * channels * height * width))
     scale = min(1.0, LARGEST_SIDE / max(height, width), room)
     return max(1, int(height * scale)), max(1, int(width * scale))
-
-
-def _picture(image: Tensor, width: int, height: int) -> Image.Image:
-    """One image, (channels, height, width) in bytes, in the size of the sheet."""
-    pixels = image.permute(1, 2, 0).squeeze(-1).contiguous().numpy()
-    return Image.fromarray(pixels).resize((width, height), Image.Resampling.BOX)
 
 
 def _png(sheet: Image.Image, layout: SheetLayout) -> bytes:

@@ -3,13 +3,15 @@
 recipe.toml         the recipe, every key
 run.json            method, seed, versions, command and data: what the run is
 metrics.jsonl       one line an evaluation
-checkpoint          where the run is; checkpoint.previous is the one before (while it runs)
+checkpoint          where the run is; checkpoint.previous is the one before (while it runs, or with --keep-checkpoints)
 model.json          label names and how inputs are encoded
 model.safetensors   body and head at the reported evaluation
 labels.safetensors  the label space, where the method learns or reuses one
 confusion.json      the wrong cells of the test set's confusion matrix (up to 500 labels)
+worst.json          the test examples with the most confident errors (of data with one label an example)
+held_out.safetensors  predictions of held-out examples, and losses of the others (folds of an audit)
 examples.png        small test images of each label, for the report (image data, up to 500 labels)
-result.json         scores, curve, times, machine: written last, so a run that has it is finished
+result.json         scores, curve, times, machine, checksums: written last, so a run that has it is finished
 """
 
 import json
@@ -22,10 +24,11 @@ from typing import Any, TypeVar
 import torch
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from labelemb.lab.recipes.recipe import Recipe, load_recipe
+from labelemb.lab.runs.checkpoint import drop_checkpoints
 from labelemb.lab.tasks import read_result
 from labelemb.lab.tasks.records import (
     Evaluation,
@@ -33,12 +36,21 @@ from labelemb.lab.tasks.records import (
     RunIdentity,
     RunRecord,
     RunResult,
+    damaged,
     from_json,
     read_record,
     to_json,
 )
 from labelemb.support.errors import UserError
-from labelemb.support.files import file_error, make_folder, remove_leftovers, write_bytes, write_json, write_text
+from labelemb.support.files import (
+    file_digest,
+    file_error,
+    remove_leftovers,
+    write_bytes,
+    write_json,
+    write_text,
+)
+from labelemb.support.folders import MadeFolder
 
 LOCK_SECONDS = 10.0
 """How long to wait for a killed process of the same run to be gone."""
@@ -69,8 +81,8 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out of the folder while a run is in it."""
-        make_folder(self.path)
+        """Keep other processes out of the folder while a run is in it; one that fails at its start leaves no folder."""
+        made = MadeFolder.make(self.path)
         lock = FileLock(self.path / "lock", timeout=LOCK_SECONDS)
         try:
             lock.acquire()
@@ -81,6 +93,9 @@ class RunFolder:
             raise file_error("write in", self.path, error) from error
         try:
             yield
+        except BaseException:
+            made.undo(worthless=(self.run_file.name, self.recipe_file.name))
+            raise
         finally:
             lock.release()
 
@@ -90,6 +105,12 @@ class RunFolder:
         remove_leftovers(self.path)
         keep_recipe(self.recipe_file, recipe)
         write_json(self.run_file, to_json(record))
+
+    def tidy(self) -> None:
+        """Remove what a finished run needs no more, also where a kill came between its result and this."""
+        remove_leftovers(self.path)
+        keep = self.run_file.exists() and self.about().keep_checkpoints
+        drop_checkpoints(self.path, keep_last=keep)
 
     def check(self, identity: RunIdentity, recipe: Recipe) -> None:
         """Refuse a folder that holds another run: recipe, version, method, seed and reused labels must be the same."""
@@ -144,34 +165,54 @@ class RunFolder:
         except ValueError as error:
             raise UserError(f"{self.metrics_file} is damaged ({error})") from error
 
-    def replace_records(self, records: Iterable[Evaluation]) -> None:
-        """Write metrics.jsonl again: a resumed run discards what came after its checkpoint."""
-        write_text(self.metrics_file, "".join(map(_line, records)))
-
-    def add_record(self, record: Evaluation) -> None:
+    def metrics_size(self) -> int | None:
+        """Bytes of metrics.jsonl; None if there is no such file."""
         try:
-            with self.metrics_file.open("a", encoding="utf-8") as file:
-                file.write(_line(record))
+            return self.metrics_file.stat().st_size
+        except OSError:
+            return None
+
+    def replace_records(self, records: Iterable[Evaluation]) -> int:
+        """Write metrics.jsonl again: a resumed run discards what came after its checkpoint. Returns its bytes."""
+        lines = b"".join(map(_line, records))
+        write_bytes(self.metrics_file, lines)
+        return len(lines)
+
+    def add_record(self, record: Evaluation) -> int:
+        """Add a line to metrics.jsonl; returns its bytes."""
+        line = _line(record)
+        try:
+            with self.metrics_file.open("ab") as file:
+                file.write(line)
         except OSError as error:
             raise file_error("write", self.metrics_file, error) from error
+        return len(line)
 
-    def write_model(self, tensors: dict[str, Tensor], about: ModelRecord) -> None:
+    def write_model(self, tensors: dict[str, Tensor], about: ModelRecord) -> dict[str, str]:
+        """Write model.safetensors and model.json; returns their checksums, by which `read_model` knows them again."""
         # copies: tensors that share their memory, as tied layers do, cannot be written
         write_bytes(self.model_file, save({name: tensor.contiguous().clone() for name, tensor in tensors.items()}))
         write_json(self.about_model_file, to_json(about))
+        return {file.name: file_digest(file) for file in (self.model_file, self.about_model_file)}
 
     def read_model(self) -> tuple[dict[str, Tensor], ModelRecord]:
-        """The tensors of model.safetensors and the content of model.json."""
+        """The tensors of model.safetensors and the content of model.json, if both are as the run wrote them."""
         if not self.model_file.exists():
             raise UserError(
                 f"{self.path} holds a result, but no model (no model.safetensors): train it again to have it"
             )
         try:
-            return load_file(self.model_file), read_record(self.about_model_file, ModelRecord)
+            tensors = load(self.model_file.read_bytes())
         except OSError as error:
             raise file_error("read", self.model_file, error) from error
-        except SafetensorError as error:
-            raise UserError(f"{self.model_file} is damaged ({error})") from error
+        except (SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:  # a header that lies
+            raise damaged(self.model_file, str(error)) from error
+        about = read_record(self.about_model_file, ModelRecord)
+        checksums = self.require_result().checksums
+        for file in (self.model_file, self.about_model_file):
+            if file.name in checksums and (found := file_digest(file)) != checksums[file.name]:
+                raise damaged(file, _mismatch(checksums[file.name], found))
+        return tensors, about
 
     def label_counts(self) -> list[int] | None:
         """How often each label is a target in training; None if the run does not say."""
@@ -210,9 +251,9 @@ def keep_recipe(file: Path, recipe: Recipe) -> None:
 
 def changed_settings(there: Recipe, here: Recipe) -> str:
     """Which settings of two recipes differ, in brackets; empty if none does."""
-    flat_there, flat_here = _flat(there.to_dict()), _flat(here.to_dict())
+    flat_there, flat_here = flat_settings(there.to_dict()), flat_settings(here.to_dict())
     changed = [
-        f"{key} is {flat_there[key]!r} there and {value!r} here"
+        f"{key} is {flat_there.get(key)!r} there and {value!r} here"
         for key, value in flat_here.items()
         if flat_there.get(key) != value
     ]
@@ -227,6 +268,8 @@ def _difference(found: RunIdentity, wanted: RunIdentity) -> str:
         return f"the method {found.method}, not {wanted.method}"
     if found.seed != wanted.seed:
         return f"seed {found.seed}, not {wanted.seed}"
+    if found.fold != wanted.fold:
+        return f"{found.fold or 'no fold'}, not {wanted.fold or 'a whole training'}"
     if wanted.labels is not None and found.labels != wanted.labels:
         return f"other labels ({_digests(found.labels, wanted.labels)})"
     if found.start != wanted.start:
@@ -245,20 +288,24 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)[:3]))
 
 
+def _mismatch(expected: str, found: str) -> str:
+    return f"SHA-256 mismatch: expected {expected[:DIGEST_SHOWN]}..., got {found[:DIGEST_SHOWN]}..."
+
+
 def _digests(there: str | None, here: str | None) -> str:
     return f"SHA-256 {str(there)[:DIGEST_SHOWN]}... there, {str(here)[:DIGEST_SHOWN]}... here"
 
 
-def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat_settings(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings with dotted names; the recipe's own name is no setting."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
+            flat |= flat_settings(value, f"{prefix}{key}.")
         elif prefix + key != "name":
             flat[prefix + key] = value
     return flat
 
 
-def _line(record: Evaluation) -> str:
-    return json.dumps(to_json(record)) + "\n"
+def _line(record: Evaluation) -> bytes:
+    return json.dumps(to_json(record)).encode() + b"\n"

@@ -3,17 +3,16 @@
 A label space is in a run's folder, in a file that `LabelSpace.save` wrote, or in a table of similarities.
 """
 
-import hashlib
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from labelemb import LabelSpace, LabelSpaceError
-from labelemb.lab.runs.folder import RunFolder
+from labelemb.lab.runs.folder import RunFolder, find_runs
 from labelemb.lab.runs.messages import LabelMessage, Warn, ignore
 from labelemb.support.errors import UserError
-from labelemb.support.files import file_error
+from labelemb.support.files import file_digest
 from labelemb.support.wording import quote_few
 
 TABLES = (".csv", ".tsv", ".txt")
@@ -25,6 +24,8 @@ def find_labels(path: Path) -> Path:
     if path.is_dir():
         run = RunFolder(path)
         if not run.labels_file.exists():
+            if not run.has_begun and (below := [found.path for found in find_runs(path) if found.labels_file.exists()]):
+                raise UserError(f"{path} holds a comparison: name one of its runs, as {below[0]}")
             method = run.require_result().method
             raise UserError(f"{path} has no label space: the method {method} learns none, or the file was not kept")
         return run.labels_file
@@ -70,12 +71,7 @@ class LabelSource:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the file: a run that was begun with these labels goes on with no others."""
-        file = find_labels(self.path)
-        try:
-            with file.open("rb") as content:
-                return hashlib.file_digest(content, "sha256").hexdigest()
-        except OSError as error:
-            raise file_error("read", file, error) from error
+        return file_digest(find_labels(self.path))
 
     @property
     def origin(self) -> str:

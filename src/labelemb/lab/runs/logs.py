@@ -1,7 +1,7 @@
 """Logs of a run: statistics of its updates until the next evaluation, and evaluations to files.
 
 `EvaluationLog` is the interface of what receives every evaluation; `MetricsFile` and `EventFiles` (TensorBoard, an
-optional dependency) implement it.
+optional dependency) implement it, and so do those of `trackers.py`.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 
 from labelemb.lab.runs.engine import reduced
+from labelemb.lab.runs.fabric import Fabric
 from labelemb.lab.runs.folder import RunFolder
+from labelemb.lab.runs.messages import Warn
 from labelemb.lab.tasks.model import STATISTICS, TERMS
 from labelemb.lab.tasks.records import Evaluation, to_json
 from labelemb.support.errors import UserError
@@ -102,14 +103,22 @@ class EvaluationLog(Protocol):
 
 
 class MetricsFile:
-    """metrics.jsonl, which begins with the evaluations before the checkpoint that the run goes on from."""
+    """metrics.jsonl, which begins with the evaluations before the checkpoint that the run goes on from.
 
-    def __init__(self, folder: RunFolder, records: list[Evaluation]) -> None:
-        self.folder = folder
-        folder.replace_records(records)
+    A file that somebody removed or changed while the run trains is written anew, with a warning.
+    """
+
+    def __init__(self, folder: RunFolder, records: list[Evaluation], warn: Warn) -> None:
+        self.folder, self.records, self.warn = folder, list(records), warn
+        self.size = folder.replace_records(self.records)
 
     def add(self, record: Evaluation) -> None:
-        self.folder.add_record(record)
+        self.records.append(record)
+        if self.folder.metrics_size() == self.size:
+            self.size += self.folder.add_record(record)
+            return
+        self.warn(f"{self.folder.metrics_file} was removed or changed while the run trains: it is written anew")
+        self.size = self.folder.replace_records(self.records)
 
     def close(self) -> None:
         """Nothing to do: every line is on its own."""
@@ -124,11 +133,9 @@ class EventFiles:
             self._writer = require_tensorboard()(folder, purge_step=after + 1)
 
     def add(self, record: Evaluation) -> None:
-        values = to_json(record) | {f"terms/{name}": value for name, value in record.terms.items()}
         with self._writing():
-            for name, value in values.items():
-                if isinstance(value, float) and name != "epoch":
-                    self._writer.add_scalar(name, value, record.step)
+            for name, value in scalars(record).items():
+                self._writer.add_scalar(name, value, record.step)
             self._writer.flush()
 
     def close(self) -> None:
@@ -141,6 +148,12 @@ class EventFiles:
             yield
         except OSError as error:
             raise file_error("write in", self.folder, error) from error
+
+
+def scalars(record: Evaluation) -> dict[str, float]:
+    """The numbers of an evaluation by name; the terms of the loss as `terms/hard` and so on."""
+    values = to_json(record) | {f"terms/{name}": value for name, value in record.terms.items()}
+    return {name: value for name, value in values.items() if isinstance(value, float) and name != "epoch"}
 
 
 def not_finite(what: str, step: int, broken: str = "") -> UserError:

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from labelemb import __version__
-from labelemb.lab.data import load_data, load_data_if_any
+from labelemb.lab.data import Fold, lasting_path, load_data, load_data_if_any
 from labelemb.lab.methods.method import Method, parse_method
 from labelemb.lab.recipes.recipe import Recipe
-from labelemb.lab.runs.checkpoint import drop_previous
 from labelemb.lab.runs.engine import Sharing, make_fabric
 from labelemb.lab.runs.folder import RunFolder, find_runs
 from labelemb.lab.runs.labels import LabelSource, ReusedLabels
@@ -36,6 +35,7 @@ def train_run(
     out_dir: Path | str,
     *,
     labels: LabelSource | None = None,
+    fold: Fold | None = None,
     options: RunOptions = RunOptions(),  # noqa: B008  frozen
     report: Report = ignore,
     warn: Warn = ignore,
@@ -50,6 +50,7 @@ def train_run(
         data_path: the data; None looks in the usual places.
         out_dir: the folder of the run.
         labels: for a method that reuses labels; a run goes on only with the labels that it was begun with.
+        fold: the examples that an audit's run holds out, predicts at the end and keeps beside its result.
         options: how to run.
         report: called with the position of the run a few times a second.
         warn: called with what the user should know.
@@ -70,22 +71,24 @@ def train_run(
         version=__version__,
         labels=None if labels is None else labels.digest,
         start=start_digest(recipe),
+        fold=None if fold is None else fold.identity,
     )
     if not folder.has_begun and find_runs(folder.path):
         raise UserError(f"{folder.path} holds a comparison, which a single run would spoil: choose another --out")
-    if finished := finished_result(folder, identity, recipe, data_path):
+    if finished := finished_result(folder, identity, recipe, data_path, fold):
         return finished
     fabric = make_fabric(recipe.train)
     with folder.locked() if fabric.is_global_zero else nullcontext():
-        if finished := finished_result(folder, identity, recipe, data_path):  # by the process that had the lock before
+        # by the process that had the lock before
+        if finished := finished_result(folder, identity, recipe, data_path, fold):
             return finished
-        data = load_data(recipe, data_path, seed)
+        data = load_data(recipe, data_path, seed, fold)
         identity = msgspec.structs.replace(identity, data_digest=data.digest)
         warn = warn if fabric.is_global_zero else ignore
         reused = None if labels is None else labels.matched(data.label_names, warn)
         if fabric.is_global_zero:
             folder.begin(_run_record(identity, folder, data_path, options, reused), recipe)
-        run = Run(fabric, recipe, method, seed, data, folder, options, reused)
+        run = Run(fabric, recipe, method, seed, data, folder, options, reused, warn)
         for note in run.notes:
             warn(note)
         run.resume(warn)
@@ -93,19 +96,20 @@ def train_run(
             Loop(run, requests, report).fit()
         result = finish_run(run, identity)
         if fabric.is_global_zero:
-            drop_previous(folder.path)
+            folder.tidy()
         return result
 
 
 def finished_result(
-    folder: RunFolder, identity: RunIdentity, recipe: Recipe, data_path: Path | None
+    folder: RunFolder, identity: RunIdentity, recipe: Recipe, data_path: Path | None, fold: Fold | None = None
 ) -> RunResult | None:
     """The result in a folder that holds this run, and no other, finished; None if it is not."""
     folder.check(identity, recipe)
     finished = folder.result()
     if finished is not None:
-        data = load_data_if_any(recipe, data_path, identity.seed)
+        data = load_data_if_any(recipe, data_path, identity.seed, fold)
         folder.check(msgspec.structs.replace(identity, data_digest=data.digest if data else None), recipe)
+        folder.tidy()
     return finished
 
 
@@ -114,10 +118,11 @@ def _run_record(
 ) -> RunRecord:
     return RunRecord(
         **msgspec.structs.asdict(identity),
-        data=None if data_path is None else str(data_path.resolve()),
+        data=None if data_path is None else lasting_path(data_path),
         command=options.command,
         machine=machine(),
         threads=folder.threads_begun(),
+        keep_checkpoints=options.keep_checkpoints,
         labels_from=None if reused is None else reused.origin,
     )
 
@@ -137,6 +142,7 @@ class Loop:
         run = self.run
         run.model.train()
         while run.epoch < self.settings.epochs:
+            run.begin_epoch()
             batches = run.shuffled()
             started = time.perf_counter()
             while run.batch < len(batches):
@@ -189,6 +195,8 @@ class Loop:
             targets = torch.full_like(targets, run.classifier.head.ignore_index)
         loss, statistics = run.model(inputs, targets, num_items=num_items, progress=run.step / run.total_steps)
         run.fabric.backward(loss)
+        if run.losses is not None and run.classifier.row_losses is not None and counts:
+            run.losses.add(piece, run.classifier.row_losses)
         return statistics
 
     def _pause_is_due(self) -> bool:
@@ -224,9 +232,10 @@ class Loop:
         run = self.run
         main = run.task.main
         last = run.records[-1] if run.records else None
-        values = [] if last is None else [getattr(last, name) for name in (main.dev_field, main.curve_field)]
-        score = next((value for value in values if value is not None), None)
-        return Progress(run.step, run.total_steps, run.epoch, self.settings.epochs, score, main.title, main.unit)
+        part = "test" if last is None or getattr(last, main.dev_field) is None else "dev"
+        score = None if last is None else getattr(last, main.dev_field if part == "dev" else main.curve_field)
+        title = main.evaluated_title(part)
+        return Progress(run.step, run.total_steps, run.epoch, self.settings.epochs, score, title, main.unit)
 
     def _save_is_due(self, epoch_end: bool = False) -> bool:
         if self.run.epoch == self.settings.epochs:

@@ -12,8 +12,10 @@ class RunOptions(msgspec.Struct, frozen=True):
     """CPU threads; 0 leaves torch's choice. Another number adds up, and rounds, sums in another order."""
     checkpoint_seconds: float = 30.0
     """Seconds between two checkpoints."""
-    tensorboard: bool = False
-    """Whether to write event files of TensorBoard too."""
+    trackers: tuple[str, ...] = ()
+    """Where evaluations go beside metrics.jsonl: `tensorboard`, `mlflow`, `wandb`."""
+    keep_checkpoints: bool = False
+    """Whether a finished run keeps its last checkpoint."""
     command: str = ""
     """The command line, kept with the result."""
 
@@ -27,8 +29,8 @@ class Progress(msgspec.Struct, frozen=True):
     epochs: int
     score: float | None
     """The task's main score on the dev set, or on the test set without one; None before the first evaluation."""
-    title: str = "error"
-    """The name of the score."""
+    title: str = "dev error"
+    """The set and the name of the score."""
     unit: str = " %"
 
     def __str__(self) -> str:

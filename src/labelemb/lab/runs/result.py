@@ -7,8 +7,10 @@ import numpy
 import torch
 
 from labelemb import LabelSpace, LabelSpaceError, __version__
+from labelemb.lab.bodies import kept_architecture
 from labelemb.lab.data import Dataset
 from labelemb.lab.runs.example_pictures import FILE, draw_examples
+from labelemb.lab.runs.held_out import predict_held_out, write_predictions
 from labelemb.lab.runs.state import Run
 from labelemb.lab.tasks.records import (
     ExampleCounts,
@@ -59,9 +61,15 @@ def finish_run(run: Run, identity: RunIdentity) -> RunResult:
     """Go back to the reported evaluation, score it, and write model, label space and result."""
     run.restore_reported()
     final = run.task.finish(run.evaluated_model, run.reported)
-    result = make_result(run, identity, final)
+    held_out = None
+    if run.data.held_out is not None and run.losses is not None:
+        temperature = float(run.classifier.head.temperature)
+        held_out = predict_held_out(run.data.held_out, run.logits, temperature, run.losses)
+    checksums = _write_files(run, final) if run.fabric.is_global_zero else {}
+    result = make_result(run, identity, final, checksums)
     if run.fabric.is_global_zero:
-        _write_files(run, final)
+        if held_out is not None:
+            write_predictions(run.folder.path, held_out)
         write_json(run.folder.result_file, to_json(result))
         for log in run.evaluation_logs:
             log.close()
@@ -69,9 +77,9 @@ def finish_run(run: Run, identity: RunIdentity) -> RunResult:
     return result
 
 
-def make_result(run: Run, identity: RunIdentity, final: FinalScores) -> RunResult:
-    """The result of a run with these scores."""
-    data, body, head = run.data, run.classifier.body, run.classifier.head
+def make_result(run: Run, identity: RunIdentity, final: FinalScores, checksums: dict[str, str]) -> RunResult:
+    """The result of a run with these scores and this model."""
+    data, body, head = run.data, run.whole.body, run.whole.head
     curve = [run.task.curve_point(record) for record in run.records if record.step % run.batches_per_epoch == 0]
     return run.task.result_type(
         **to_json(identity),
@@ -85,7 +93,7 @@ def make_result(run: Run, identity: RunIdentity, final: FinalScores) -> RunResul
         seconds_per_epoch=run.seconds["training"] / run.settings.epochs,
         seconds=Seconds(**run.seconds),
         examples=ExampleCounts(len(data.train), len(data.dev or ()), len(data.test), run.num_labels),
-        parameters=ParameterCounts(_count(body), _count(run.classifier) - _count(body), _count(body, head.predictor)),
+        parameters=ParameterCounts(_count(body), _count(run.whole) - _count(body), _count(body, head.predictor)),
         method_settings=run.method.describe(),
         command=run.options.command,
         processes=run.fabric.world_size,
@@ -93,13 +101,16 @@ def make_result(run: Run, identity: RunIdentity, final: FinalScores) -> RunResul
         versions=versions(),
         note="; ".join(run.notes),
         labels_from=None if run.labels is None else run.labels.origin,
+        checksums=checksums,
     )
 
 
-def _write_files(run: Run, final: FinalScores) -> None:
+def _write_files(run: Run, final: FinalScores) -> dict[str, str]:
+    """Write all files but result.json; the checksums of the model's."""
     names = run.data.label_names
-    tensors = {name: value.detach().cpu() for name, value in run.classifier.state_dict().items()}
-    run.folder.write_model(tensors, ModelRecord(names, run.data.inputs.to_dict(), run.data.label_counts))
+    tensors = {name: value.detach().cpu() for name, value in run.whole.state_dict().items()}
+    form, body = run.data.inputs.to_dict(), kept_architecture(run.whole.body)
+    checksums = run.folder.write_model(tensors, ModelRecord(names, form, run.data.label_counts, body))
     space = run.classifier.head.label_space(names)
     if space is not None:
         try:
@@ -108,9 +119,10 @@ def _write_files(run: Run, final: FinalScores) -> None:
             raise UserError(str(error)) from error
     for name, content in final.files.items():
         write_json(run.folder.path / name, content)
-    examples = draw_examples(run.data)
+    examples = draw_examples(run.read_data)
     if examples is not None:
         write_bytes(run.folder.path / FILE, examples)
+    return checksums
 
 
 def _with_data(space: LabelSpace, data: Dataset) -> LabelSpace:

@@ -1,22 +1,23 @@
 """Training that starts from the body of a finished run (`body.start`)."""
 
-import hashlib
 from pathlib import Path
 
 from torch import nn
 
 from labelemb.lab.bodies import start_from
 from labelemb.lab.data import InputForm, input_form
+from labelemb.lab.pretrained.places import weights_digest
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.runs.folder import RunFolder
 from labelemb.support.errors import UserError
+from labelemb.support.files import file_digest
 
 
 def start_digest(recipe: Recipe) -> str | None:
-    """SHA-256 of the model file that `body.start` names; None for a recipe without one."""
+    """SHA-256 of the weights that the body starts from: `body.start`, or a pretrained body's; None for new ones."""
     if not recipe.body.start:
-        return None
-    return hashlib.sha256(_run(recipe).model_file.read_bytes()).hexdigest()
+        return weights_digest(recipe.body)
+    return file_digest(_run(recipe).model_file)
 
 
 def load_start(body: nn.Module, recipe: Recipe, inputs: InputForm) -> None:

@@ -6,24 +6,36 @@ from typing import Any
 
 import msgspec
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 
-from labelemb.lab.bodies import make_body
+from labelemb.lab.bodies import FeatureBody, make_body
 from labelemb.lab.data import Dataset, Examples
 from labelemb.lab.methods.method import Method
+from labelemb.lab.recipes.pretrained_settings import TrainedBefore
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.recipes.settings import Seq2SeqBody
-from labelemb.lab.runs.checkpoint import load_checkpoint, save_checkpoint
+from labelemb.lab.runs.checkpoint import CorruptCheckpoint, load_checkpoint, save_checkpoint
 from labelemb.lab.runs.engine import gathered, make_optimizer, predict_logits
+from labelemb.lab.runs.fabric import Fabric
+from labelemb.lab.runs.features import keeps_features, with_features
 from labelemb.lab.runs.folder import RunFolder
+from labelemb.lab.runs.held_out import ExampleLosses
 from labelemb.lab.runs.labels import ReusedLabels
-from labelemb.lab.runs.logs import EvaluationLog, EventFiles, MetricsFile, StepLog, not_finite
-from labelemb.lab.runs.messages import RunOptions, Warn
+from labelemb.lab.runs.logs import EvaluationLog, MetricsFile, StepLog, not_finite
+from labelemb.lab.runs.messages import RunOptions, Warn, ignore
 from labelemb.lab.runs.randomness import Streams, stream
+from labelemb.lab.runs.saved_state import (
+    SavedState,
+    check_precision,
+    check_tensor,
+    check_tensors,
+    read_state,
+    restore_optimizer,
+)
 from labelemb.lab.runs.start import load_start
+from labelemb.lab.runs.trackers import TrackedRun, make_tracker
 from labelemb.lab.tasks import make_task
-from labelemb.lab.tasks.model import Classifier, out_features, tie_output
+from labelemb.lab.tasks.model import STATISTICS, Classifier, out_features, tie_output
 from labelemb.lab.tasks.records import Evaluation, to_json
 from labelemb.lab.tasks.task import EvaluatedModel, NotFinitePredictions
 from labelemb.support.errors import UserError
@@ -52,9 +64,10 @@ class Run:
         folder: RunFolder,
         options: RunOptions,
         labels: ReusedLabels | None = None,
+        warn: Warn = ignore,
     ) -> None:
-        self.fabric, self.recipe, self.settings, self.method = fabric, recipe, recipe.train, method
-        self.data, self.folder, self.options, self.labels = data, folder, options, labels
+        self.fabric, self.recipe, self.settings, self.method, self.seed = fabric, recipe, recipe.train, method, seed
+        self.read_data, self.folder, self.options, self.labels = data, folder, options, labels
         self.num_labels = len(data.label_names)
         self.task = make_task(recipe)
         self.batches_per_epoch = len(data.train.batches(self.settings.batch_size, None))
@@ -79,8 +92,14 @@ class Run:
             )
         if isinstance(recipe.body, Seq2SeqBody) and recipe.body.tie_output:
             tie_output(body, head)
-        self.classifier = Classifier(body, head, method.clean_observer)
-        optimizer = make_optimizer(self.settings, body, head, method.embedding_lr(recipe))
+        self.whole = Classifier(body, head, method.clean_observer)
+        self.data, self.classifier = data, self.whole
+        _check_frozen(recipe, fabric.world_size)
+        if isinstance(body, FeatureBody) and keeps_features(recipe, data):
+            body.freeze(True)
+            self.data = with_features(fabric, body, data, recipe.train.precision, warn)
+            self.classifier = Classifier(body.top, head, method.clean_observer)
+        optimizer = make_optimizer(recipe, self.classifier.body, head, method.embedding_lr(recipe))
         self.model, self.optimizer = fabric.setup(self.classifier, optimizer)
         self.streams = Streams(seed, fabric.global_rank, fabric.device)
 
@@ -89,6 +108,8 @@ class Run:
         self.epoch, self.batch = 0, 0
         self.epoch_order = self.streams.order.get_state()
         self.log = StepLog(fabric)
+        self.losses = None if data.held_out is None else ExampleLosses(len(data.train), fabric.device)
+        self.classifier.keep_row_losses = self.losses is not None
         self.records: list[Evaluation] = []
         self.best: Best | None = None
         self.seconds = {"training": 0.0, "evaluation": 0.0}
@@ -104,6 +125,12 @@ class Run:
         """The batches of the epoch. Keeps the generator's state from before, to draw the same order after a resume."""
         self.epoch_order = self.streams.order.get_state()
         return self.data.train.batches(self.settings.batch_size, self.streams.order)
+
+    def begin_epoch(self) -> None:
+        """Freeze or train the part of the body that was trained before, as the recipe says for this epoch."""
+        body, settings = self.classifier.body, self.recipe.body
+        if isinstance(body, FeatureBody) and isinstance(settings, TrainedBefore):
+            body.freeze(settings.is_frozen(self.epoch))
 
     def end_epoch(self) -> None:
         self.epoch, self.batch = self.epoch + 1, 0
@@ -174,67 +201,109 @@ class Run:
         if self.fabric.world_size > 1:
             streams = {name: gathered(self.fabric, value) for name, value in streams.items()}
         if self.fabric.is_global_zero:
-            state = {
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "precision": self.fabric.strategy.precision.state_dict(),
-                "processes": self.fabric.world_size,
-                "streams": streams,
-                "order": self.epoch_order,
-                "epoch": self.epoch,
-                "batch": self.batch,
-                "log": self.log.state(),
-                "records": [to_json(record) for record in self.records],
-                "best": None if self.best is None else to_json(self.best.record),
-                "best_state": None if self.best is None else self.best.weights,
-                "seconds": self.seconds,
-            }
-            save_checkpoint(self.folder.path, state)
+            state = SavedState(
+                model=self.model.state_dict(),
+                optimizer=self.optimizer.state_dict(),
+                precision=self.fabric.strategy.precision.state_dict(),
+                processes=self.fabric.world_size,
+                streams=streams,
+                order=self.epoch_order,
+                epoch=self.epoch,
+                batch=self.batch,
+                log=self.log.state(),
+                records=[to_json(record) for record in self.records],
+                best=None if self.best is None else to_json(self.best.record),
+                best_state=None if self.best is None else self.best.weights,
+                seconds=self.seconds,
+                losses=None if self.losses is None else self.losses.state(),
+            )
+            save_checkpoint(self.folder.path, state.to_dict())
         self.fabric.barrier()
         self.saved_at = time.monotonic()
 
     def resume(self, warn: Warn) -> None:
         """Go on from the folder's checkpoint, if it has one."""
-        state, corrupted = load_checkpoint(self.folder.path, warn)
-        if state is not None:
-            self._restore(state)
+        _, corrupted = load_checkpoint(self.folder.path, warn, use=lambda state: self._restore(read_state(state)))
         self.fabric.barrier()  # all processes have read it
         if self.fabric.is_global_zero:
             if corrupted is not None:
                 remove_quietly(corrupted)
-            self.evaluation_logs = [MetricsFile(self.folder, self.records)]
-            if self.options.tensorboard:
-                self.evaluation_logs.append(EventFiles(self.folder.path / "tensorboard", after=self.step))
+            self.evaluation_logs = [MetricsFile(self.folder, self.records, warn)]
+            tracked = TrackedRun(self.folder, self.recipe, self.method.name, self.seed, self.step)
+            self.evaluation_logs += [make_tracker(name, tracked) for name in self.options.trackers]
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, saved: SavedState) -> None:
         processes, rank = self.fabric.world_size, self.fabric.global_rank
-        if state["processes"] != processes:
+        if saved.processes != processes:
             raise UserError(
-                f"{self.folder.path} was begun with {state['processes']} processes: go on with as many, not {processes}"
+                f"{self.folder.path} was begun with {saved.processes} processes: go on with as many, not {processes}"
             )
+        self._check_labels(saved)
+        expected = self.model.state_dict()
+        check_tensors(saved.model, expected, "the model")
+        if saved.best_state is not None:
+            check_tensors(saved.best_state, expected, "the best model")
+        self.model.load_state_dict(saved.model)
+        restore_optimizer(self.optimizer, saved.optimizer)
+        precision = self.fabric.strategy.precision
+        check_precision(saved.precision, precision.state_dict())
+        precision.load_state_dict(saved.precision)
+        streams = saved.streams
         try:
-            self.model.load_state_dict(state["model"])
-        except RuntimeError as error:
-            before = len(state["model"]["head.predictor.weight"])
+            if processes > 1:  # clones: torch reads the state of a generator from the start of a tensor's memory
+                streams = {name: value[rank].clone() for name, value in streams.items()}
+            self.streams.restore(streams)
+            self.streams.order.set_state(saved.order)
+        except (KeyError, IndexError, TypeError, RuntimeError) as error:
+            raise CorruptCheckpoint(f"its random numbers cannot be continued: {error}") from error
+        self._restore_position(saved)
+
+    def _restore_position(self, saved: SavedState) -> None:
+        """Position, losses and evaluations."""
+        for row in saved.log:
+            check_tensor(row, torch.zeros(len(STATISTICS)), "a row of losses")
+        try:
+            self.records = [self._record(values) for values in saved.records]
+            best = None if saved.best is None else self._record(saved.best)
+        except msgspec.ValidationError as error:
+            raise CorruptCheckpoint(f"an evaluation: {error}") from error
+        self.epoch_order, self.epoch, self.batch = saved.order, saved.epoch, saved.batch
+        self.best = None if best is None else Best(best, saved.best_state or {})
+        self.seconds = dict(saved.seconds)
+        self.log.restore(saved.log)
+        if self.losses is not None:
+            expected = self.losses.state()
+            check_tensors(saved.losses or {}, expected, "the losses of the examples")
+            self.losses.restore(saved.losses or {})
+        ends = {record.step: record for record in self.records if record.test_error is not None}
+        finished = range(1, min(self.epoch, self.settings.epochs) + 1)
+        if (
+            self.step > self.total_steps
+            or self.batch >= self.batches_per_epoch
+            or any(epoch * self.batches_per_epoch not in ends for epoch in finished)
+            or any(record.step > self.step for record in self.records)
+            or (best is not None) != (self.selects and bool(self.records))
+            or (best is not None and getattr(best, self.task.main.dev_field) is None)
+        ):
+            raise CorruptCheckpoint(f"its evaluations do not fit its position, update {self.step}")
+
+    def _check_labels(self, saved: SavedState) -> None:
+        weight = saved.model.get("head.predictor.weight")
+        if weight is not None and weight.dim() == 2 and len(weight) != self.num_labels:
             raise UserError(
-                f"the data has changed since {self.folder.path} was begun ({before} labels then, {self.num_labels} "
-                "now): bring it back, or choose another --out"
-            ) from error
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.fabric.strategy.precision.load_state_dict(state["precision"])
-        streams = state["streams"]
-        if processes > 1:  # clones, because torch reads the state of a generator from the start of a tensor's memory
-            streams = {name: value[rank].clone() for name, value in streams.items()}
-        self.streams.restore(streams)
-        self.streams.order.set_state(state["order"])
-        self.epoch_order, self.epoch, self.batch = state["order"], state["epoch"], state["batch"]
-        self.log.restore(state["log"])
-        self.records = [self._record(values) for values in state["records"]]
-        self.best = None if state["best"] is None else Best(self._record(state["best"]), state["best_state"])
-        self.seconds = state["seconds"]
+                f"the data has changed since {self.folder.path} was begun ({len(weight)} labels then, "
+                f"{self.num_labels} now): bring it back, or choose another --out"
+            )
 
     def _record(self, values: dict[str, Any]) -> Evaluation:
         return msgspec.convert(values, self.task.evaluation_type)
+
+
+def _check_frozen(recipe: Recipe, processes: int) -> None:
+    """Refuse to begin the training of a part later where processes have agreed on what they exchange."""
+    body = recipe.body
+    if isinstance(body, TrainedBefore) and 0 < body.frozen_epochs < recipe.train.epochs and processes > 1:
+        raise UserError(f"body.frozen_epochs = {body.frozen_epochs} is for one process: use 0 or -1 with several")
 
 
 def _threads_note(folder: RunFolder) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import torch
+from torch import Tensor
 
 from labelemb.lab.data import Examples, read_inputs
 from labelemb.lab.tasks.records import Confusion, Evaluation, RunResult, to_json
@@ -28,6 +29,7 @@ from labelemb.lab.tasks.task import (
     Task,
     with_prefix,
 )
+from labelemb.lab.tasks.worst import FILE, KEPT, WorstExample, worst_examples
 from labelemb.support.errors import UserError
 
 MOST_CONFUSION_LABELS = 500
@@ -43,21 +45,21 @@ Errors and ECE are in percent.
 TABLES = (
     (
         Column("runs", "test_error", form="runs"),
-        Column("test error", "test_error", form="spread"),
-        Column("best run", "test_error", form="min"),
+        Column("test error", "test_error", form="spread", better="lower"),
+        Column("best run", "test_error", form="min", better="lower"),
         Column("reduction", digits=1, form="reduction"),
         Column("difference to plain", form="difference"),
         Column("p", form="p"),
     ),
     (
-        Column("s/epoch", "seconds_per_epoch"),
-        Column("epochs to plain", "epochs_to_plain", form="reached"),
-        Column("fluctuation", "fluctuation", digits=3),
-        Column("NLL", "test_nll", digits=3),
-        Column("ECE", "test_ece"),
-        Column("NLL scaled", "test_nll_scaled", digits=3),
-        Column("ECE scaled", "test_ece_scaled"),
-        Column("dev error", "dev_error"),
+        Column("s/epoch", "seconds_per_epoch", better="lower"),
+        Column("epochs to plain", "epochs_to_plain", form="reached", better="lower"),
+        Column("fluctuation", "fluctuation", digits=3, better="lower"),
+        Column("NLL", "test_nll", digits=3, better="lower"),
+        Column("ECE", "test_ece", better="lower"),
+        Column("NLL scaled", "test_nll_scaled", digits=3, better="lower"),
+        Column("ECE scaled", "test_ece_scaled", better="lower"),
+        Column("dev error", "dev_error", better="lower"),
     ),
 )
 
@@ -86,6 +88,7 @@ class Classification(Task):
     """Error, likelihood and calibration of the logits."""
 
     name = "classification"
+    limit = "Every input gets one of the {labels:,} labels, also one that belongs to none."
     evaluation_type = ClassificationEvaluation
     result_type = ClassificationResult
     main = MainScore("error", "error", "error", higher_is_better=False, unit=" %")
@@ -124,15 +127,23 @@ class Classification(Task):
         logits, targets = model.predict(test), test.targets
         scores = with_prefix(score(logits, targets, temperature), "test_", unprefixed=("temperature",))
         diagram = reliability(logits, targets).to_bins()
-        files = {}
-        labels = len(model.label_names)
-        if labels <= MOST_CONFUSION_LABELS:
-            totals = torch.bincount(targets, minlength=labels).tolist()
-            files["confusion.json"] = to_json(Confusion(model.label_names, totals, confusions(logits, targets)))
+        worst = worst_examples(test, logits / (temperature or 1.0), model.label_names, KEPT)
+        files: dict[str, Any] = {FILE: [to_json(example) for example in worst]}
+        if len(model.label_names) <= MOST_CONFUSION_LABELS:
+            files["confusion.json"] = to_json(_confusion(model, logits, targets))
         return FinalScores({**scores, **fields, "reliability": diagram}, files)
 
     def score(self, model: EvaluatedModel, examples: Examples, temperature: float | None) -> Scores:
         return score(model.predict(examples), examples.targets, temperature)
+
+    def errors(self, model: EvaluatedModel, count: int) -> tuple[list[WorstExample], Confusion]:
+        test = model.sets()["test"]
+        logits = model.predict(test)
+        scaled = logits / float(model.classifier.head.temperature)
+        return worst_examples(test, scaled, model.label_names, count), _confusion(model, logits, test.targets)
+
+    def hub_name(self, preprocessing: Mapping[str, Any]) -> str:
+        return f"{'image' if preprocessing.get('kind') == 'image' else 'text'}-{self.name}"
 
     def tables(self) -> Sequence[Sequence[Column]]:
         return TABLES
@@ -150,13 +161,13 @@ class Classification(Task):
         return f"test {self.main.show(result.test_error)}{dev}"
 
     def predict(self, model: EvaluatedModel, files: Sequence[Path], k: int) -> Iterator[Prediction]:
-        names, examples = read_inputs(model.inputs, model.recipe.data, files)
+        places, examples = read_inputs(model.inputs, model.recipe.data, files)
         temperature = float(model.classifier.head.temperature)
         probabilities = (model.predict(examples).double() / temperature).softmax(-1)
         labels = model.label_names
         values, indices = probabilities.topk(min(k, len(labels)))
-        for name, row, best in zip(names, values.tolist(), indices.tolist(), strict=True):
-            yield Prediction(name, [labels[label] for label in best], row)
+        for place, row, best in zip(places, values.tolist(), indices.tolist(), strict=True):
+            yield Prediction(place, [labels[label] for label in best], row)
 
     def check_export(self, model: EvaluatedModel) -> None:
         """Every model can be exported."""
@@ -166,3 +177,8 @@ class Classification(Task):
             f"{model.origin} is a run of {model.recipe.name}, which learned {self.name} and not to generate text: use "
             "`labelemb predict`"
         )
+
+
+def _confusion(model: EvaluatedModel, logits: Tensor, targets: Tensor) -> Confusion:
+    totals = torch.bincount(targets, minlength=len(model.label_names)).tolist()
+    return Confusion(model.label_names, totals, confusions(logits, targets))

@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from labelemb import Head, LossTerms
 from labelemb.support.tensors import evaluating
@@ -32,6 +33,9 @@ class Classifier(nn.Module):
         self.head = head
         has_dropout = any(isinstance(module, nn.Dropout) and module.p > 0 for module in body.modules())
         self.clean_observer = clean_observer and has_dropout
+        self.keep_row_losses = False
+        self.row_losses: Tensor | None = None
+        """With `keep_row_losses`, the cross entropy of each row of the last training call."""
 
     def forward(
         self,
@@ -51,10 +55,17 @@ class Classifier(nn.Module):
             progress=progress,
             observed_hidden=self._clean_hidden(inputs) if self.clean_observer else None,
         )
+        if self.keep_row_losses:
+            self.row_losses = self._cross_entropies(hidden, out.logits, targets)
         rows = num_items or targets.numel()
         with torch.no_grad():
             statistics = torch.stack([out.loss.float(), *(term.float() for term in out.terms), out.correct / rows])
         return out.loss, statistics
+
+    @torch.no_grad()
+    def _cross_entropies(self, hidden: Tensor, logits: Tensor | None, targets: Tensor) -> Tensor:
+        found = self.head.predictor(hidden) if logits is None else logits
+        return functional.cross_entropy(found.float(), targets, reduction="none", ignore_index=self.head.ignore_index)
 
     @torch.no_grad()
     def _clean_hidden(self, inputs: tuple[Tensor, ...]) -> Tensor:

@@ -1,19 +1,28 @@
 """The records that a run writes to JSON, with a type for every file; each task extends `Evaluation` and `RunResult`.
 
-A field of a record is a key of its file. A file is checked once, when it is read: a missing key or a value of another
-type is a `UserError`. Keys that a record does not have are ignored.
+A field of a record is a key of its file. A file is checked once, when it is read: a missing key, a value of another
+type, or one that no run writes is a `UserError`. Keys that a record does not have are ignored.
 """
 
 import json
+import math
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from labelemb.lab.pretrained.architecture import Architecture
 from labelemb.support.errors import UserError
 from labelemb.support.files import file_error
 
 Record = TypeVar("Record")
+
+LARGEST_WHOLE = 2**63 - 1
+LARGEST_NUMBER = 1e150
+"""The square of a larger one is infinite, which no score is."""
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class RunIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -22,12 +31,14 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     recipe: str
     fingerprint: str
     method: str
-    seed: int
+    seed: Count
     version: str
     labels: str | None = None
     """SHA-256 of the file with the labels that the run reuses; None if it reuses none, or if it is not known."""
     start: str | None = None
     """SHA-256 of the model whose body the training starts from (`body.start`); None if it starts from none."""
+    fold: str | None = None
+    """Which examples a fold of an audit held out; None for a run on all of the training part."""
     data_digest: str | None = None
     """`Dataset.digest` of its data; None if the data is not available, or the run is older than this field."""
 
@@ -52,8 +63,9 @@ class RunRecord(RunIdentity, frozen=True, kw_only=True, omit_defaults=True):
     """The path of --data."""
     command: str = ""
     machine: Machine | None = None
-    threads: int | None = None
+    threads: AtLeastOne | None = None
     labels_from: str | None = None
+    keep_checkpoints: bool = False
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,7 +74,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Scores are named dev_ or test_ and the name of the score; they are None where the set was not evaluated.
     """
 
-    step: int
+    step: Count
     epoch: float
     lr: float | None = None
     loss: float | None = None
@@ -76,14 +88,14 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class CurvePoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The scores of a run at the end of an epoch; a task adds those that its curves show."""
 
-    epoch: int
+    epoch: Count
     test_error: float
 
 
 class ReliabilityBin(msgspec.Struct, frozen=True):
     """One bin of a reliability diagram: its number of rows, their mean confidence and their accuracy."""
 
-    count: int
+    count: Count
     confidence: float
     accuracy: float
 
@@ -91,18 +103,18 @@ class ReliabilityBin(msgspec.Struct, frozen=True):
 class ExampleCounts(msgspec.Struct, frozen=True):
     """How many examples the sets of a run have, and how many labels there are."""
 
-    train: int
-    dev: int
-    test: int
-    labels: int
+    train: Count
+    dev: Count
+    test: Count
+    labels: Count
 
 
 class ParameterCounts(msgspec.Struct, frozen=True):
     """How many parameters body and head have, and how many of all are needed to predict."""
 
-    body: int
-    head: int
-    predicting: int
+    body: Count
+    head: Count
+    predicting: Count
 
 
 class Seconds(msgspec.Struct, frozen=True):
@@ -120,8 +132,8 @@ class RunResult(RunIdentity, frozen=True, kw_only=True, omit_defaults=True):
     """The test error after the last epoch."""
     curve: tuple[CurvePoint, ...]
     """One point for each epoch."""
-    epochs: int
-    steps: int
+    epochs: Count
+    steps: AtLeastOne
     seconds_per_epoch: float
     examples: ExampleCounts
     best_step: int
@@ -140,6 +152,8 @@ class RunResult(RunIdentity, frozen=True, kw_only=True, omit_defaults=True):
     note: str = ""
     """What a reader of the numbers should know."""
     labels_from: str | None = None
+    checksums: dict[str, str] = {}
+    """SHA-256 of the model's files by name; runs of earlier versions have none."""
 
 
 class ModelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -147,18 +161,31 @@ class ModelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
     label_names: list[str]
     preprocessing: dict[str, Any]
-    label_counts: list[int] | None = None
+    label_counts: list[Count] | None = None
     """How often each label is a target in training, where the data knows it."""
+    body: Architecture | None = None
+    """The form of a body that was trained before."""
+
+    def __post_init__(self) -> None:
+        if self.label_counts is not None and len(self.label_counts) != len(self.label_names):
+            raise ValueError(f"{len(self.label_counts)} label_counts for {len(self.label_names)} labels")
 
 
 class Confusion(msgspec.Struct, frozen=True):
     """confusion.json: the wrong cells of the test set's confusion matrix, the most frequent first."""
 
     labels: list[str]
-    examples: list[int]
+    examples: list[Count]
     """Test examples of each label."""
-    wrong: list[tuple[int, int, int]]
+    wrong: list[tuple[Count, Count, Count]]
     """Target, predicted label, and how often."""
+
+    def __post_init__(self) -> None:
+        if len(self.examples) != len(self.labels):
+            raise ValueError(f"{len(self.examples)} numbers of examples for {len(self.labels)} labels")
+        for cell in self.wrong:
+            if max(cell[:2]) >= len(self.labels):
+                raise ValueError(f"label number {max(cell[:2])} of {len(self.labels)} labels")
 
 
 def to_json(record: object) -> dict[str, Any]:
@@ -168,11 +195,29 @@ def to_json(record: object) -> dict[str, Any]:
 
 
 def from_json(text: str | bytes, kind: type[Record]) -> Record:
-    """A record from JSON; text of another form raises `ValueError`.
+    """A record from JSON; text of another form, and a number that is not finite, raise `ValueError`.
 
     `json` reads names that are not UTF-8, as file names may be; msgspec's own reader refuses them.
     """
-    return msgspec.convert(json.loads(text), kind)
+    try:
+        values = json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_whole)
+    except RecursionError as error:
+        raise ValueError("lists inside lists without an end") from error
+    return msgspec.convert(values, kind)
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.fabs(value) <= LARGEST_NUMBER:
+        raise ValueError(f"the number {text[:20]}")
+    return value
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if abs(value) > LARGEST_WHOLE:
+        raise ValueError(f"the number {text[:20]}")
+    return value
 
 
 def read_record(file: Path, kind: type[Record]) -> Record:

@@ -47,7 +47,10 @@ def read_result(file: Path) -> RunResult:
         raise damaged(file, f"the task {kind.task!r} is none of {', '.join(known)}")
     if kind.main_score not in MAIN_SCORES:
         raise damaged(file, f"the main score {kind.main_score!r} is none of {', '.join(MAIN_SCORES)}")
-    return read_record(file, known[kind.task].result_type)
+    result = read_record(file, known[kind.task].result_type)
+    if not result.curve:
+        raise damaged(file, "its curve has no point")
+    return result
 
 
 def _task(name: str, metric: str) -> Task:

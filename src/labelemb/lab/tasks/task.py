@@ -12,15 +12,18 @@ from typing import Any, ClassVar, Literal, NoReturn
 import torch
 from torch import Tensor
 
-from labelemb.lab.data import Examples, InputForm
+from labelemb.lab.data import Examples, InputForm, InputPlace
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.tasks.beam import TextGenerator
 from labelemb.lab.tasks.model import Classifier
-from labelemb.lab.tasks.records import CurvePoint, Evaluation, RunResult
+from labelemb.lab.tasks.records import Confusion, CurvePoint, Evaluation, RunResult
+from labelemb.lab.tasks.worst import WorstExample
+from labelemb.support.errors import UserError
 
 Predict = Callable[[Examples], Tensor]
 """Logits (rows, labels) of examples, on the CPU."""
 Form = Literal["mean", "spread", "min", "runs", "reached", "reduction", "difference", "p"]
+Better = Literal["lower", "higher"]
 
 
 class NotFinitePredictions(Exception):
@@ -68,6 +71,10 @@ class MainScore:
         """The title of an axis of test scores during a training."""
         return self.axis if self.evaluated == self.reported else f"{self.axis}, greedy"
 
+    def evaluated_title(self, part: str) -> str:
+        """The score of an evaluation during a training, on the set `part`, in words."""
+        return f"{part} {self.title}" + ("" if self.evaluated == self.reported else " (greedy)")
+
     def show(self, value: float) -> str:
         return f"{self.title} {value:.2f}{self.unit}"
 
@@ -80,6 +87,8 @@ class Column:
     field: str = ""
     digits: int = 2
     form: Form = "mean"
+    better: Better | None = None
+    """Which values are better, so that the best can stand out; None for numbers that are neither."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +118,23 @@ class EvaluatedModel:
 class Prediction:
     """The most likely labels of one input with their calibrated probabilities, the best first."""
 
-    name: str
+    place: InputPlace
     labels: list[str]
     probabilities: list[float]
+
+    @property
+    def name(self) -> str:
+        """The place in one line."""
+        return str(self.place)
+
+    def fields(self) -> dict[str, Any]:
+        """The prediction as JSON has it."""
+        ranked = [
+            {"label": label, "probability": probability}
+            for label, probability in zip(self.labels, self.probabilities, strict=True)
+        ]
+        place = {"file": self.place.file, "line": self.place.line, "text": self.place.text}
+        return {**place, **ranked[0], "alternatives": ranked[1:]}
 
 
 @dataclass(frozen=True)
@@ -131,6 +154,13 @@ class Task(ABC):
     result_type: ClassVar[type[RunResult]]
     evaluate_columns: ClassVar[Mapping[str, str]]
     """Columns of `labelemb evaluate`: title and field of the scores."""
+    raw_columns: ClassVar[Mapping[str, str] | None] = None
+    """Those of `labelemb evaluate --raw`; None where a task has nothing to show there."""
+
+    command: ClassVar[str] = "predict FILE"
+    """How `labelemb` asks a model of this task; the run's folder goes after the verb."""
+    limit: ClassVar[str] = ""
+    """What a model of this task cannot know, in a sentence with {labels}; empty for nothing."""
 
     main: MainScore
     summarised: Sequence[str]
@@ -173,6 +203,10 @@ class Task(ABC):
         """Facts about the task for the summary: its name, main score and settings, where they are not the default."""
         return {}
 
+    def hub_name(self, preprocessing: Mapping[str, Any]) -> str:
+        """What model hubs call the task, for inputs of this form."""
+        return self.name
+
     def evaluate_note(self, scores: Any) -> str:
         """A line below the table of `labelemb evaluate`; empty for none."""
         return ""
@@ -186,6 +220,10 @@ class Task(ABC):
     def predict(self, model: EvaluatedModel, files: Sequence[Path], k: int) -> Iterator[Prediction]:
         """The k most likely labels of every input in the files."""
         self._refuse(model)
+
+    def errors(self, model: EvaluatedModel, count: int) -> tuple[list[WorstExample], Confusion]:
+        """The most confident errors on the test set, and its confusions."""
+        raise UserError(f"{model.origin} learned {self.name}, which has no labels to confuse: leave out --worst")
 
     def generator(self, model: EvaluatedModel) -> TextGenerator:
         """What generates texts with the model."""

@@ -46,34 +46,34 @@ MAIN_SCORES = {
 }
 GENERATED = {
     "bleu": (
-        Column("raw", "test_bleu_raw"),
-        Column("penalty 1", "test_bleu_penalised"),
-        Column("greedy", "test_bleu_greedy"),
+        Column("raw", "test_bleu_raw", better="higher"),
+        Column("penalty 1", "test_bleu_penalised", better="higher"),
+        Column("greedy", "test_bleu_greedy", better="higher"),
         Column("length", "test_length_ratio", digits=3),
         Column("length, raw", "test_length_ratio_raw", digits=3),
         Column("length, penalty 1", "test_length_ratio_penalised", digits=3),
-        Column("chrF", "test_chrf"),
-        Column("exact", "test_exact"),
+        Column("chrF", "test_chrf", better="higher"),
+        Column("exact", "test_exact", better="higher"),
     ),
     "rouge1": (
-        Column("ROUGE-2", "test_rouge2"),
-        Column("ROUGE-L", "test_rougeL"),
-        Column("raw", "test_rouge1_raw"),
-        Column("penalty 1", "test_rouge1_penalised"),
-        Column("greedy", "test_rouge1_greedy"),
+        Column("ROUGE-2", "test_rouge2", better="higher"),
+        Column("ROUGE-L", "test_rougeL", better="higher"),
+        Column("raw", "test_rouge1_raw", better="higher"),
+        Column("penalty 1", "test_rouge1_penalised", better="higher"),
+        Column("greedy", "test_rouge1_greedy", better="higher"),
         Column("length", "test_length_ratio", digits=3),
         Column("length, raw", "test_length_ratio_raw", digits=3),
-        Column("BLEU", "test_bleu"),
+        Column("BLEU", "test_bleu", better="higher"),
     ),
 }
 LIKELIHOOD = (
-    Column("NLL", "test_nll", digits=3),
-    Column("perplexity", "test_perplexity"),
-    Column("NLL scaled", "test_nll_scaled", digits=3),
-    Column("perplexity scaled", "test_perplexity_scaled"),
-    Column("ECE", "test_ece"),
-    Column("ECE scaled", "test_ece_scaled"),
-    Column("word error", "test_error"),
+    Column("NLL", "test_nll", digits=3, better="lower"),
+    Column("perplexity", "test_perplexity", better="lower"),
+    Column("NLL scaled", "test_nll_scaled", digits=3, better="lower"),
+    Column("perplexity scaled", "test_perplexity_scaled", better="lower"),
+    Column("ECE", "test_ece", better="lower"),
+    Column("ECE scaled", "test_ece_scaled", better="lower"),
+    Column("word error", "test_error", better="lower"),
 )
 
 
@@ -191,6 +191,7 @@ class Translation(Task):
     """
 
     name = "translation"
+    command = "translate < source.txt"
     evaluation_type = TranslationEvaluation
     curve_type = TranslationPoint
     result_type = TranslationResult
@@ -209,6 +210,16 @@ class Translation(Task):
         "exact %": "exact",
         "perplexity": "perplexity",
         "scaled": "perplexity_scaled",
+    }
+
+    raw_columns: ClassVar[Mapping[str, str]] = {
+        "raw BLEU": "bleu_raw",
+        "length": "length_ratio_raw",
+        "chrF": "chrf_raw",
+        "ROUGE-1": "rouge1_raw",
+        "ROUGE-2": "rouge2_raw",
+        "ROUGE-L": "rougeL_raw",
+        "exact %": "exact_raw",
     }
 
     def __init__(self, metric: str) -> None:
@@ -266,18 +277,21 @@ class Translation(Task):
             **found,
         )
 
+    def hub_name(self, preprocessing: Mapping[str, Any]) -> str:
+        return "summarization" if self.main.reported == "rouge1" else self.name
+
     def tables(self) -> Sequence[Sequence[Column]]:
         main = self.main
         first = (
             Column("runs", main.test_field, form="runs"),
-            Column(f"test {main.title}", main.test_field, form="spread"),
+            Column(f"test {main.title}", main.test_field, form="spread", better="higher"),
             Column("difference to plain", form="difference"),
             Column("p", form="p"),
         )
         time = (
-            Column("s/epoch", "seconds_per_epoch"),
-            Column("epochs to plain", "epochs_to_plain", form="reached"),
-            Column(f"dev {main.title}", main.dev_field),
+            Column("s/epoch", "seconds_per_epoch", better="lower"),
+            Column("epochs to plain", "epochs_to_plain", form="reached", better="lower"),
+            Column(f"dev {main.title}", main.dev_field, better="higher"),
         )
         return (*first, *GENERATED[main.reported]), (*time, *LIKELIHOOD)
 
@@ -292,7 +306,7 @@ class Translation(Task):
     def describe(self, result: RunResult) -> str:
         assert isinstance(result, TranslationResult)
         dev = getattr(result, self.main.dev_field)
-        test = f"test {self.main.show(getattr(result, self.main.test_field))} (beam {result.beam})"
+        test = f"test {self.main.show(getattr(result, self.main.test_field))} (calibrated beam {result.beam})"
         return test if dev is None else f"{test}, dev {self.main.show(dev)} (greedy)"
 
     def facts(self, result: RunResult) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from labelemb.lab.bodies import make_body
-from labelemb.lab.data import Dataset, Examples, input_form, load_data
+from labelemb.lab.data import Dataset, Examples, TokenInputs, input_form, load_data
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.runs.engine import make_fabric, predict_logits, settings_here
@@ -21,8 +21,10 @@ from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.runs.labels import load_space
 from labelemb.lab.tasks import make_task
 from labelemb.lab.tasks.beam import Hypothesis, SearchOptions, TextGenerator
+from labelemb.lab.tasks.label_rows import LabelRow, by_error, label_rows
 from labelemb.lab.tasks.model import Classifier, out_features
 from labelemb.lab.tasks.task import EvaluatedModel, Prediction
+from labelemb.lab.tasks.worst import WorstExample
 from labelemb.support.errors import UserError
 
 LONGEST_SOURCE = 5000
@@ -40,6 +42,14 @@ class Translated:
     alignment: list[int]
 
 
+@dataclass(frozen=True)
+class ModelErrors:
+    """What a classifier gets wrong: examples and labels, the worst first."""
+
+    examples: list[WorstExample]
+    labels: list[LabelRow]
+
+
 class TrainedModel:
     """The model of a finished run.
 
@@ -54,7 +64,7 @@ class TrainedModel:
         self.recipe: Recipe = self.run.recipe()
         self.task = make_task(self.recipe)
         self.label_names, self.inputs = about.label_names, input_form(about.preprocessing)
-        body = make_body(self.recipe.body, self.inputs, len(self.label_names))
+        body = make_body(self.recipe.body, self.inputs, len(self.label_names), about.body)
         method = parse_method(self.result.method)
         head = method.make_head(
             self.recipe,
@@ -73,6 +83,7 @@ class TrainedModel:
             ) from error
         self.fabric = make_fabric(settings_here(self.recipe.train))
         self.model = self.fabric.setup_module(self.classifier)
+        self._read: dict[Path | str | None, EvaluatedModel] = {}
 
     def _evaluated(self, data: Dataset | None = None) -> EvaluatedModel:
         """The model as its task evaluates it; without data it only answers."""
@@ -104,17 +115,34 @@ class TrainedModel:
 
     def evaluate(self, data_path: Path | str | None = None) -> dict[str, Any]:
         """Scores on the dev and test sets, each a dataclass of the task; `data_path` is for data that has moved."""
+        model = self._with_data(data_path)
+        temperature = self.temperature if model.dev is not None else None
+        return {name: self.task.score(model, part, temperature) for name, part in model.sets().items()}
+
+    def errors(self, count: int, data_path: Path | str | None = None) -> ModelErrors:
+        """The `count` most confident errors on the test set, and a row for every label, the largest error first."""
+        model = self._with_data(data_path)
+        worst, confusion = self.task.errors(model, count)
+        space = load_space(self.run.path) if self.run.labels_file.exists() else None
+        return ModelErrors(worst, by_error(label_rows(confusion, space)))
+
+    def _with_data(self, data_path: Path | str | None) -> EvaluatedModel:
+        """The model with the sets of its data, which is read once."""
+        if data_path not in self._read:
+            self._read[data_path] = self._evaluated(self._load_data(data_path))
+        return self._read[data_path]
+
+    def _load_data(self, data_path: Path | str | None) -> Dataset:
         about = self.run.about()
         path = data_path or about.data
-        data = load_data(self.recipe, None if path is None else Path(path), about.seed)
+        tokens = self.inputs if isinstance(self.inputs, TokenInputs) else None
+        data = load_data(self.recipe, None if path is None else Path(path), about.seed, tokens=tokens)
         if data.label_names != self.label_names or data.inputs != self.inputs:
             raise UserError(
                 f"the data at {path or 'the usual place'} is not what {self.run.path} was trained on: "
                 f"{_label_difference(data.label_names, self.label_names)}"
             )
-        temperature = self.temperature if data.dev is not None else None
-        model = self._evaluated(data)
-        return {name: self.task.score(model, part, temperature) for name, part in model.sets().items()}
+        return data
 
     def predict(self, files: Sequence[Path | str], k: int = 3) -> Iterator[Prediction]:
         """The k most likely labels of every input in the files."""

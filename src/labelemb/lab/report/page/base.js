@@ -14,6 +14,14 @@ function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** A name that may break after underscores, hyphens, slashes and dots, as children of an element. */
+function breakable(name) {
+  return name.split(/(?<=[_\-/.@+])/).flatMap((part, index) => (index ? [el("wbr"), part] : [part]));
+}
+
+/** A cell that becomes the line of a card on a narrow screen, after its title. */
+const titled = (title, attributes, ...children) => el("td", { "data-title": title, ...attributes }, el("span", {}, ...children));
+
 /** Numbers from base64; the file is little-endian, as every machine that runs a browser is. */
 function unpack(text, Kind) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));

@@ -19,7 +19,7 @@ function startMethods() {
   const bar = byId("methods");
   bar.hidden = methods.length < 2;
   for (const method of methods) {
-    const button = el("button", { type: "button", "aria-pressed": "true" }, swatch(method), method);
+    const button = el("button", { type: "button", "aria-pressed": "true" }, swatch(method), el("span", {}, ...breakable(method)));
     button.addEventListener("click", () => {
       if (!hidden.delete(method)) hidden.add(method);
       button.setAttribute("aria-pressed", String(!hidden.has(method)));

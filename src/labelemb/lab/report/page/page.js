@@ -1,11 +1,11 @@
 // Fill the page: title, what is missing, the charts, the labels, and how it was made.
 
 function startTitle() {
-  document.title = `${data.recipe} · labelemb report`;
-  byId("title").textContent = data.recipe;
+  document.title = `${data.data} · ${data.folder} · labelemb report`;
+  byId("title").append(...breakable(data.data), el("span", { class: "folder" }, " in ", ...breakable(data.folder)));
   const examples = data.about.examples;
   const runs = data.methods.reduce((sum, method) => sum + method.runs.length, 0);
-  const words = [`${plural(runs, "finished run")} of ${plural(data.methods.length, "method")}`];
+  const words = [`recipe ${data.recipe}`, `${plural(runs, "finished run")} of ${plural(data.methods.length, "method")}`];
   if (examples) words.push(`${plural(examples.labels, "label")}`, `${examples.train.toLocaleString("en")} training and ${examples.test.toLocaleString("en")} test examples`);
   if (data.about.epochs) words.push(plural(data.about.epochs, "epoch"));
   byId("subtitle").textContent = words.join(" · ");
@@ -30,9 +30,9 @@ function startFacts() {
 }
 
 function startContents() {
-  const titles = { missing: "Missing", results: "Results", training: "Curves", quality: "Calibration and time", labels: "Labels", matrices: data.methods.some((method) => method.confusion) ? "Heatmap and confusion" : "Heatmap", pairs: "Pairs", about: "How it was made" };
+  const titles = { missing: "Missing", results: "Results", training: "Curves", quality: "Calibration and time", labels: "Labels", matrices: data.methods.some((method) => method.confusion) ? "Heatmap and confusion" : "Heatmap", pairs: "Pairs", worst: "Errors", "all-labels": "All labels", about: "How it was made" };
   for (const [id, title] of Object.entries(titles)) if (!byId(id).hidden) byId("contents").append(el("a", { href: `#${id}` }, title));
   if (byId("labels").hidden) document.querySelector(".skip").hidden = true;
 }
 
-for (const start of [startTheme, startPictures, startTitle, startMissing, startMethods, startSummary, startRows, startCurves, startCalibration, startSearch, startMatrices, startPairs, startMap, startSpace, startFacts, startContents]) start();
+for (const start of [startTheme, startPictures, startTitle, startMissing, startMethods, startSummary, startRows, startCurves, startCalibration, startSearch, startMatrices, startPairs, startMap, startLabels, startSpace, startWorst, startFacts, startContents]) start();

@@ -25,14 +25,21 @@ function mostConfused() {
   return best.map(([key]) => [Math.floor(key / names.length), key % names.length]);
 }
 
+/** A sentence where no pair stands out; empty otherwise. */
+function littleLearned() {
+  const range = state.space.alike;
+  return range ? `The largest likenesses lie between ${fixed(range[0], 2)} and ${fixed(range[1], 2)}: no pair stands out, so these say nothing about duplicates or mistakes. Train longer. ` : "";
+}
+
 function drawPairs() {
   const { names, pairs, confusion } = state.space;
   const shown = pairOrder === "likeness" || !confusion ? pairs : mostConfused();
-  const link = (label) => el("button", { type: "button", class: "link", onclick: () => { chooseLabel(label); byId("labels").scrollIntoView(); } }, names[label]);
+  const link = (label) => el("button", { type: "button", class: "link", onclick: () => { chooseLabel(label); byId("labels").scrollIntoView(); } }, ...breakable(names[label]));
   const head = ["label", "label", "likeness", ...(confusion ? ["confused", "first as second", "second as first"] : [])];
   const rows = shown.map(([a, b, value]) => {
-    const cells = [el("td", { class: "text" }, link(a), ...pictures(names[a])), el("td", { class: "text" }, link(b), ...pictures(names[b])), el("td", {}, fixed(value ?? likeness(a, b), 2))];
-    if (confusion) cells.push(...[confusedBothWays(a, b), confused(a, b), confused(b, a)].map((count) => el("td", {}, String(count))));
+    const cells = [a, b].map((label) => titled("label", { class: "text" }, link(label), ...pictures(names[label])));
+    cells.push(titled("likeness", {}, fixed(value ?? likeness(a, b), 2)));
+    if (confusion) cells.push(...[confusedBothWays(a, b), confused(a, b), confused(b, a)].map((count, index) => titled(head[index + 3], {}, String(count))));
     return el("tr", {}, ...cells);
   });
   byId("pair-table").replaceChildren(
@@ -42,7 +49,9 @@ function drawPairs() {
   const runs = confusion
     ? ` Counts are of wrong test predictions, ${plural(confusion.runs, "run")} together.`
     : data.score.title === "error" ? " Confusions are kept up to 500 labels only." : "";
-  byId("pairs-about").textContent = `Likeness 1: each label gives the other as much as it keeps itself.${runs}${data.pictures ? " Pictures are the first test images of a label." : ""}`;
+  const little = littleLearned();
+  byId("pairs-title").textContent = little ? "Pairs of labels: too little was learned to tell them apart" : "Look at these: duplicates or mistakes?";
+  byId("pairs-about").textContent = `${little}Likeness 1: each label gives the other as much as it keeps itself.${runs}${data.pictures ? " Pictures are the first test images of a label." : ""}`;
 }
 
 function startPairs() {

@@ -90,7 +90,7 @@ function showNearest() {
           onpointermove: (event) => showTip(`${names[index]}: ${short(value)}${taken}`, event),
           onpointerleave: hideTip,
         },
-        el("span", { class: "name" }, names[index]),
+        el("span", { class: "name" }, ...breakable(names[index])),
         el("span", { class: "track" }, el("span", { class: "fill", style: `width:${(100 * value) / largest}%` })),
         el("span", { class: "value" }, short(value)),
       ),
@@ -105,7 +105,7 @@ function showNearest() {
     words.push(`${right.toLocaleString("en")} of ${plural(examples, "test example")} right (${plural(confusion.runs, "run")}).`);
   }
   box.replaceChildren(
-    el("h4", {}, `Nearest to ${names[label]}`),
+    el("h4", {}, "Nearest to ", ...breakable(names[label])),
     ...pictures(names[label]),
     el("p", { class: "quiet" }, words.join(" ")),
     el("ol", { class: "bars", "aria-label": `Labels nearest to ${names[label]}` }, ...rows),

@@ -2,20 +2,18 @@
 
 const meanOf = (method, field) => data.summary.methods[method][field].mean;
 
-/** The methods with the best mean of the main score; none where there is nothing to compare. */
-function bestMethods() {
-  const means = Object.keys(data.summary.methods).map((method) => meanOf(method, data.score.field));
-  const best = data.score.higher ? Math.max(...means) : Math.min(...means);
-  return means.length > 1 ? Object.keys(data.summary.methods).filter((_, index) => means[index] === best) : [];
-}
-
-/** A table of the command line; its first column names methods. */
-function summaryTable({ header, rows }, best) {
-  const body = rows.map(([method, ...cells]) =>
-    el("tr", { class: best.includes(method) ? "best" : null }, el("td", {}, swatch(method), method), ...cells.map((cell) => el("td", {}, cell))),
+/** A table of the command line: its first column names methods, and the best cells of a column stand out. */
+function summaryTable({ header, rows, best }) {
+  const body = rows.map(([method, ...cells], row) =>
+    el(
+      "tr",
+      {},
+      el("td", {}, swatch(method), ...breakable(method)),
+      ...cells.map((cell, column) => titled(header[column + 1], { class: best[row][column + 1] ? "best" : null }, cell)),
+    ),
   );
   const head = el("tr", {}, ...header.map((title) => el("th", { scope: "col" }, title)));
-  const table = el("table", {}, el("thead", {}, head), el("tbody", {}, ...body));
+  const table = el("table", { class: "cards" }, el("thead", {}, head), el("tbody", {}, ...body));
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Table: ${header[2]} and more` }, table);
 }
 
@@ -23,12 +21,11 @@ function startSummary() {
   if (!data.summary) return;
   byId("results").hidden = false;
   byId("strip-about").textContent = `${capital(data.score.axis)} of every run (dots) and the mean of each method (bar). Further ${data.score.higher ? "right" : "left"} is better.`;
-  const best = bestMethods();
-  byId("summary").append(...data.tables.map((table) => summaryTable(table, best)));
+  byId("summary").append(...data.tables.map(summaryTable));
   byId("remarks").append(...data.summary.notes.map((note) => el("li", {}, note)));
   byId("legend").append(...data.legend.map((point) => el("li", {}, point)));
   for (const { method, value, words } of data.headline) {
-    byId("headline").append(el("div", { style: `border-color:${colorOf(method)}` }, el("span", {}, method), el("b", {}, value), el("span", {}, words)));
+    byId("headline").append(el("div", { style: `border-color:${colorOf(method)}` }, el("span", {}, ...breakable(method)), el("b", {}, value), el("span", {}, words)));
   }
 }
 

@@ -61,6 +61,7 @@ def write_onnx(model: PortableModel, about: dict[str, str]) -> bytes:
         dynamo=True,
         input_names=[model.input_name],
         output_names=["logits"],
+        dynamic_shapes=(dict(enumerate(model.dimensions)),),  # the program's own names of them are numbered
         external_data=False,
         verbose=False,
     )
@@ -94,7 +95,7 @@ def exported_program(model: PortableModel) -> torch.export.ExportedProgram:
     """The model as a graph for inputs of any number."""
     # torch takes a size of 1 for one that never changes
     example = model.draw(2, torch.Generator().manual_seed(0))
-    sizes = {place: torch.export.Dim(name) for place, name in enumerate(model.dimensions)}
+    sizes = {place: torch.export.Dim(name, max=model.largest.get(name)) for place, name in enumerate(model.dimensions)}
     program = torch.export.export(model, (example,), dynamic_shapes=(sizes,))
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # the paths of this machine

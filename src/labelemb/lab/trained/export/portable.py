@@ -6,7 +6,7 @@ features. The predictor's logits are divided by the run's temperature, so that t
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from labelemb.lab.bodies.embedding_bag import EmbeddingBag
-from labelemb.lab.data import Examples, ImageInputs, TextExamples, TextInputs
+from labelemb.lab.data import Examples, ImageInputs, TextExamples, TextInputs, TokenExamples, TokenInputs
 from labelemb.lab.data.dataset import no_targets
 from labelemb.lab.data.images.examples import Normalisation
+from labelemb.lab.data.texts.tokens import NO_TOKEN
 from labelemb.lab.data.texts.vocabulary import TOKEN
 from labelemb.lab.trained.model import TrainedModel
 
@@ -30,6 +31,8 @@ class PortableModel(nn.Module, ABC):
     input_name: str
     dimensions: Sequence[str]
     """Names of the input's leading dimensions, those of any size."""
+    largest: Mapping[str, int] = {}
+    """Sizes of dimensions that have a limit."""
 
     @property
     @abstractmethod
@@ -83,17 +86,17 @@ class PortableImages(PortableModel):
 
 
 class PortableTexts(PortableModel):
-    """Takes the numbers of a text's features in the vocabulary, (batch, positions); -1 fills up short texts."""
+    """Takes the numbers of a text's features in the vocabulary, (batch, length); -1 fills up short texts."""
 
     input_name = "features"
-    dimensions = ("batch", "positions")
+    dimensions = ("batch", "length")
 
     def __init__(self, body: EmbeddingBag, predictor: nn.Linear, form: TextInputs) -> None:
         super().__init__()
         self.vectors, self.top, self.predictor, self.form = body.vectors.weight, body.top, predictor, form
 
     def forward(self, features: Tensor) -> Tensor:
-        known = (features != NOTHING).unsqueeze(-1)  # (batch, positions, 1)
+        known = (features != NOTHING).unsqueeze(-1)  # (batch, length, 1)
         vectors = F.embedding(features.clamp(min=0), self.vectors) * known
         mean = vectors.sum(1) / known.sum(1).clamp(min=1)  # a text without features is all zeros
         return self.predictor(self.top(mean))
@@ -125,11 +128,54 @@ class PortableTexts(PortableModel):
         return TextExamples(inputs[known], starts, no_targets(len(inputs)))
 
 
+class PortableTokens(PortableModel):
+    """Takes the numbers of a text's tokens, (batch, positions); -1 fills up short texts."""
+
+    input_name = "tokens"
+    dimensions = ("batch", "positions")
+
+    def __init__(self, body: nn.Module, predictor: nn.Linear, form: TokenInputs) -> None:
+        super().__init__()
+        self.body, self.predictor, self.form = body, predictor, form
+        if form.max_length:
+            self.largest = {"positions": form.max_length}
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.predictor(self.body(tokens))
+
+    @property
+    def preprocessing(self) -> dict[str, Any]:
+        return {
+            "input": self.input_name,
+            "type": "int64",
+            "shape": list(self.dimensions),
+            "padding": NO_TOKEN,
+            "longest": self.form.max_length,
+            "special tokens": self.form.special_tokens,
+            "tokenizer.json": self.form.tokenizer,
+        }
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Texts of different lengths, in a batch of several one with a single token."""
+        longest = min(count + 2, self.form.max_length or count + 2)
+        tokens = torch.randint(self.form.tokens, (count, longest), generator=generator)
+        lengths = (longest - torch.arange(count)).clamp(min=1)
+        lengths[1:2] = 1
+        return tokens.where(torch.arange(longest) < lengths.unsqueeze(1), NO_TOKEN)
+
+    def as_examples(self, inputs: Tensor) -> Examples:
+        known = inputs != NO_TOKEN
+        starts = F.pad(known.sum(1).cumsum(0), (1, 0))
+        return TokenExamples(inputs[known], starts, no_targets(len(inputs)))
+
+
 def portable_model(trained: TrainedModel) -> PortableModel:
     """The model of a run as a portable module, on the CPU in single precision."""
     trained.check_export()
     classifier = copy.deepcopy(trained.classifier).cpu().float().eval().requires_grad_(False)
     predictor = classifier.head.export_predictor(fold_temperature=True).requires_grad_(False)
+    if isinstance(trained.inputs, TokenInputs):
+        return PortableTokens(classifier.body, predictor, trained.inputs).eval()
     if isinstance(trained.inputs, TextInputs):
         return PortableTexts(cast(EmbeddingBag, classifier.body), predictor, trained.inputs).eval()
     return PortableImages(classifier.body, predictor, cast(ImageInputs, trained.inputs)).eval()

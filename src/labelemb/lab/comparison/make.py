@@ -1,0 +1,40 @@
+"""Where runs are trained: `make_pool` gives worker processes of this machine, or the machines of a Ray cluster."""
+
+import os
+from collections.abc import Iterator
+from typing import Protocol
+
+from labelemb.lab.comparison.pool import RunEvent, RunSource, WorkerPool
+from labelemb.lab.comparison.protocol import WorkerSetup
+from labelemb.lab.comparison.ray import Cluster, RayPool
+
+
+class RunPool(Protocol):
+    """Trains the runs of a source, several at once."""
+
+    slots: int
+    """How many at once; the events of the n-th carry its number."""
+
+    def events(self) -> Iterator[RunEvent]:
+        """The events of all runs, until there is none left."""
+
+    def stop(self) -> None:
+        """Ask all runs to write their checkpoints and end; wait until they have."""
+
+
+def make_pool(
+    order: RunSource, jobs: int | None, setup: WorkerSetup, cluster: Cluster | None = None, most: int | None = None
+) -> RunPool:
+    """A pool in processes of this machine, or on a cluster.
+
+    Args:
+        order: where the runs come from.
+        jobs: how many at once; None is one for each processor core, or all that the cluster has room for.
+        setup: what all runs share.
+        cluster: where to train; None is this machine.
+        most: how many runs there are at most.
+    """
+    if cluster is not None:
+        return RayPool(order, jobs, setup, cluster, most)
+    cores = jobs or os.cpu_count() or 1
+    return WorkerPool(order, min(cores, most or cores), setup)

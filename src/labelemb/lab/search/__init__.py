@@ -1,0 +1,1 @@
+"""Searches: which method and strength does best on a dev set, with Optuna's samplers, pruner and journal."""

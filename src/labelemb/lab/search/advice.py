@@ -1,0 +1,69 @@
+"""What to take after a search: by the paired tests over fresh seeds, label smoothing unless something is ahead."""
+
+from dataclasses import dataclass
+
+from labelemb.lab.comparison.summary import PairedDifference, Summary
+from labelemb.lab.search.space import BASELINE, SMOOTHING
+from labelemb.lab.tasks.task import MainScore
+
+CLEAR = 0.05
+"""The p-value below which a difference counts as clear."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The method to take, and why, in a sentence."""
+
+    method: str
+    reason: str
+
+
+def advise(chosen: str, summary: Summary | None, main: MainScore) -> Advice:
+    """The method to take: what the search chose only if fresh seeds say that it is better.
+
+    Without a clear difference it is label smoothing, or plain where that is clearly ahead of label smoothing.
+    """
+    test = None if summary is None else _test(summary, SMOOTHING, BASELINE)
+    if summary is None or test is None or (chosen not in (BASELINE, SMOOTHING) and _test(summary, chosen) is None):
+        return Advice(
+            SMOOTHING,
+            f"Not confirmed: {chosen} has the best dev score of the search, which flatters it, and fewer than two "
+            f"fresh seeds are trained. Take {SMOOTHING}, or give it more time.",
+        )
+    plain_leads = _is_ahead(test, main, sign=-1)
+    rival = BASELINE if plain_leads else SMOOTHING
+    if chosen == rival:
+        other = SMOOTHING if plain_leads else BASELINE
+        compared = _words(test, main, other, sign=-1 if plain_leads else 1)
+        return Advice(chosen, f"Take {chosen}, which the search chose: over fresh seeds it is {compared}.")
+    against = _test(summary, chosen, rival)
+    assert against is not None
+    words = f"{chosen} is {_words(against, main, rival)}"
+    if _is_ahead(against, main):
+        return Advice(chosen, f"Take {chosen}: over fresh seeds {words}.")
+    if _is_ahead(against, main, sign=-1):
+        return Advice(rival, f"Take {rival}: over fresh seeds {words}.")
+    taken = "label smoothing" if rival == SMOOTHING else rival
+    return Advice(rival, f"No clear difference: take {taken}. Over fresh seeds {words}.")
+
+
+def _test(summary: Summary, method: str, other: str = SMOOTHING) -> PairedDifference | None:
+    values = summary.methods.get(method)
+    return None if values is None else values.against.get(other)
+
+
+def _is_ahead(test: PairedDifference, main: MainScore, sign: int = 1) -> bool:
+    """Whether the first method of a test is clearly better; with sign -1, the second."""
+    gain = sign * test.mean * (1 if main.higher_is_better else -1)
+    return test.p is not None and test.p < CLEAR and gain > 0
+
+
+def _words(test: PairedDifference, main: MainScore, other: str, sign: int = 1) -> str:
+    """The difference of two methods: by how much the first is better or worse than the second."""
+    gain = sign * test.mean * (1 if main.higher_is_better else -1)
+    interval = ""
+    if test.low is not None and test.high is not None and test.p is not None:
+        low, high = sorted((sign * test.low, sign * test.high))
+        interval = f" (difference {sign * test.mean:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}, p {test.p:.3f})"
+    compared = f"{abs(gain):.2f} points of {main.title} " + ("better than" if gain > 0 else "worse than")
+    return f"{compared} {other} over {test.n} seeds{interval}"

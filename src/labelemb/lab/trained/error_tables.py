@@ -1,0 +1,64 @@
+"""The errors of a model as tables: in 80 columns for a terminal, and whole in CSV files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from labelemb.findings.table import Table, plain_text, write_csv
+from labelemb.lab.tasks.label_rows import LabelRow
+from labelemb.lab.tasks.worst import WorstExample
+from labelemb.lab.trained.model import ModelErrors
+from labelemb.support.files import file_error
+
+EXAMPLE_FIELDS = ("number", "label", "predicted", "probability", "label_probability", "text")
+LABEL_FIELDS = LabelRow.__struct_fields__
+
+
+def show_errors(errors: ModelErrors, count: int) -> str:
+    """The worst examples and the worst labels, at most `count` of each."""
+    return "\n\n".join(
+        [plain_text(_example_table(errors.examples), count), plain_text(_label_table(errors.labels), count)]
+    )
+
+
+def write_errors(errors: ModelErrors, folder: Path) -> list[Path]:
+    """Write worst.csv and labels.csv with all fields, and return the files."""
+    examples, labels = folder / "worst.csv", folder / "labels.csv"
+    _write(examples, EXAMPLE_FIELDS, errors.examples)
+    _write(labels, LABEL_FIELDS, errors.labels)
+    return [examples, labels]
+
+
+def _write(file: Path, fields: Sequence[str], records: Sequence[object]) -> None:
+    try:
+        write_csv(file, fields, ([getattr(record, name) for name in fields] for record in records))
+    except OSError as error:
+        raise file_error("write", file, error) from error
+
+
+def _example_table(examples: Sequence[WorstExample]) -> Table:
+    rows = [
+        [f"{example.probability:.3f}", example.label, example.predicted, example.text or f"test image {example.number}"]
+        for example in examples
+    ]
+    title = "Most confident errors on the test set"
+    return Table(title, ["probability", "label", "predicted", "input"], rows, len(rows))
+
+
+def _label_table(labels: Sequence[LabelRow]) -> Table:
+    rows = [
+        [
+            row.label,
+            _number(row.examples, "d"),
+            _number(row.error, ".1f"),
+            "-" if row.confused_with is None else f"{row.confused_with} ({row.confused})",
+            row.nearest or "-",
+            {True: "yes", False: "no", None: "-"}[row.observed],
+        ]
+        for row in labels
+    ]
+    columns = ["label", "examples", "error %", "most confused with", "nearest label", "observed"]
+    return Table("Labels, the largest error first", columns, rows, len(rows))
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

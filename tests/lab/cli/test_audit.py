@@ -1,0 +1,72 @@
+"""The verb audit: mistakes are one line with exit code 2, and corrections are applied."""
+
+from pathlib import Path
+
+import pytest
+
+from labelemb.findings.table import write_csv
+from labelemb.lab.cli import main
+from tests.helpers.audits import write_intents
+from tests.helpers.command import Capture, error_line
+from tests.helpers.tiny_data import text_rows, write_image_folder
+from tests.helpers.tiny_data import write_csv as write_table
+
+
+@pytest.fixture
+def intents(tmp_path: Path) -> str:
+    return str(write_intents(tmp_path / "intents.csv"))
+
+
+def test_folds_larger_than_the_examples_of_a_label(intents: str, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "out"
+    line = error_line(capsys, "audit", "text-csv", "--data", intents, "--folds", "20", "--out", str(out))
+    assert (
+        "label 'music' has 11 of the audited examples, 20 folds need one in each (2 more labels have too few)" in line
+    )
+    assert not out.exists()
+
+
+def test_one_label_only(tmp_path: Path, capsys: Capture) -> None:
+    file = write_table(tmp_path / "one.csv", text_rows(labels=("music",)))
+    assert "one label only" in error_line(
+        capsys, "audit", "text-csv", "--data", str(file), "--out", str(tmp_path / "o")
+    )
+
+
+def test_an_image_that_cannot_be_read(tmp_path: Path, capsys: Capture) -> None:
+    folder = write_image_folder(tmp_path / "images")
+    (folder / "red" / "broken.png").write_bytes(b"no picture")
+    line = error_line(capsys, "audit", "image-folder", "--data", str(folder), "--out", str(tmp_path / "out"))
+    assert "broken.png cannot be read as an image" in line
+
+
+def test_pairs_of_texts_have_nothing_to_audit(tmp_path: Path, capsys: Capture) -> None:
+    line = error_line(capsys, "audit", "numbers-en-vi", "--out", str(tmp_path / "out"))
+    assert "an audit is about examples with one label each" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["audit", "digits", "--parts", "train,all"], "'train,all' is not a list of different parts"),
+        (["audit", "digits", "--folds", "0"], "'0' is not a whole number of at least 1"),
+        (["audit", "digits", "file.csv"], "the data is given as --data file.csv"),
+        (["audit", "digits", "--new-labels"], "--new-labels is for `labelemb audit apply`"),
+        (["audit", "digits", "--method", "reused-labels"], "audit with label-embedding or plain"),
+        (["audit", "apply", "audit.csv"], "wanted: labelemb audit apply audit.csv corrections.csv --out cleaned.csv"),
+        (["audit", "apply", "a.csv", "b.csv", "--out", "c.csv"], "there is no file a.csv"),
+    ],
+)
+def test_mistakes_in_the_arguments(arguments: list[str], message: str, capsys: Capture) -> None:
+    assert message in error_line(capsys, *arguments)
+
+
+def test_apply_writes_a_corrected_table(tmp_path: Path, capsys: Capture) -> None:
+    columns = ["index", "id", "split", "given_label", "text"]
+    rows = [[0, "a", "train", "music", "play"], [1, "b", "train", "alarm", "wake me"]]
+    write_csv(tmp_path / "audit.csv", columns, rows)
+    write_csv(tmp_path / "corrections.csv", ["index", "id", "mark", "label"], [[0, "a", "wrong", "alarm"]])
+    paths = [str(tmp_path / name) for name in ("audit.csv", "corrections.csv", "cleaned.csv")]
+    assert main(["audit", "apply", *paths[:2], "--out", paths[2]]) == 0
+    assert capsys.readouterr().out == f"1 examples relabelled, 0 removed: {paths[2]}\n"
+    assert (tmp_path / "cleaned.csv").read_text() == "text,label,split\nplay,alarm,train\nwake me,alarm,train\n"

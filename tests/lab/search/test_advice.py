@@ -1,0 +1,55 @@
+"""What to take after a search: never more than the fresh seeds say."""
+
+import pytest
+
+from labelemb.lab.comparison.summary import summarise
+from labelemb.lab.search.advice import advise
+from labelemb.lab.tasks.classification import Classification
+from tests.helpers.quick_runs import made_result
+
+CHOSEN = "online-smoothing@0.6"
+NOISE = (0.0, 0.1, -0.1, 0.05, -0.05)
+OTHER_NOISE = (0.1, -0.1, 0.0, -0.05, 0.05)
+MAIN = Classification.main
+
+
+def summary_of(**means: float):
+    names = {"plain": "plain", "smoothing": "label-smoothing@0.1", "chosen": CHOSEN}
+    results = {}
+    for number, (key, mean) in enumerate(means.items()):
+        noise = NOISE if number % 2 else OTHER_NOISE
+        curve = [{"epoch": 1, "test_error": mean}]
+        results[names[key]] = [
+            made_result(method=names[key], seed=seed, test_error=mean + noise[seed], curve=curve) for seed in range(5)
+        ]
+    return summarise(results)
+
+
+@pytest.mark.parametrize(
+    ("errors", "method", "begins"),
+    [
+        ({"plain": 12.0, "smoothing": 11.0, "chosen": 9.0}, CHOSEN, f"Take {CHOSEN}"),
+        ({"plain": 12.0, "smoothing": 11.0, "chosen": 10.99}, "label-smoothing@0.1", "No clear difference"),
+        ({"plain": 12.0, "smoothing": 11.0, "chosen": 13.0}, "label-smoothing@0.1", "Take label-smoothing@0.1"),
+        ({"plain": 9.0, "smoothing": 11.0, "chosen": 9.01}, "plain", "No clear difference: take plain"),
+        ({"plain": 11.0, "smoothing": 11.01, "chosen": 11.0}, "label-smoothing@0.1", "No clear difference"),
+    ],
+)
+def test_what_fresh_seeds_say_decides(errors: dict[str, float], method: str, begins: str) -> None:
+    advice = advise(CHOSEN, summary_of(**errors), MAIN)
+    assert advice.method == method
+    assert advice.reason.startswith(begins)
+    assert "over 5 seeds" in advice.reason
+
+
+def test_a_search_that_chose_a_baseline_needs_no_third_method() -> None:
+    assert advise("plain", summary_of(plain=9.0, smoothing=11.0), MAIN).method == "plain"
+    assert advise("plain", summary_of(plain=11.0, smoothing=11.01), MAIN).method == "label-smoothing@0.1"
+    assert advise("label-smoothing@0.1", summary_of(plain=12.0, smoothing=11.0), MAIN).method == "label-smoothing@0.1"
+
+
+def test_without_two_fresh_seeds_nothing_is_claimed() -> None:
+    advice = advise(CHOSEN, None, MAIN)
+    assert advice.method == "label-smoothing@0.1"
+    assert advice.reason.startswith("Not confirmed")
+    assert advise(CHOSEN, summary_of(plain=12.0, smoothing=11.0), MAIN).reason.startswith("Not confirmed")

@@ -1,0 +1,57 @@
+"""What a classifier gets wrong: the most confident errors, and a row for every label."""
+
+import base64
+import io
+
+import torch
+from PIL import Image
+
+from labelemb import LabelSpace
+from labelemb.lab.data import ImageExamples, TextInputs
+from labelemb.lab.tasks.label_rows import LabelRow, by_error, label_rows
+from labelemb.lab.tasks.records import Confusion
+from labelemb.lab.tasks.worst import worst_examples
+
+NAMES = ["a", "b", "c"]
+LOGITS = torch.tensor([[0.0, 2.0, 0.0], [3.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 4.0, 0.0]])
+TARGETS = torch.tensor([0, 0, 1, 2])
+
+
+def test_errors_come_by_confidence_with_their_texts() -> None:
+    examples = TextInputs(1, ["one"]).encode(["one", "two", "three\nlines", "four"], TARGETS)
+    examples.texts = ["one", "two", "three\nlines", "four"]
+    found = worst_examples(examples, LOGITS, NAMES, 2)
+    assert [(example.number, example.label, example.predicted, example.text) for example in found] == [
+        (3, "c", "b", "four"),
+        (0, "a", "b", "one"),
+    ]
+    assert found[0].probability == float(LOGITS[3].double().softmax(-1)[1])
+    assert worst_examples(examples, LOGITS, NAMES, 9)[2].text == "three lines"
+
+
+def test_errors_of_images_have_small_pictures() -> None:
+    images = torch.full((4, 3, 96, 48), 200, dtype=torch.uint8)
+    found = worst_examples(ImageExamples(images, TARGETS), LOGITS, NAMES, 1)[0]
+    picture = Image.open(io.BytesIO(base64.b64decode(found.picture)))
+    assert picture.size == (24, 48)
+    assert picture.getpixel((0, 0)) == (200, 200, 200)
+    assert found.text == ""
+
+
+def test_a_model_without_errors_has_none() -> None:
+    examples = ImageExamples(torch.zeros(4, 1, 2, 2, dtype=torch.uint8), LOGITS.argmax(-1))
+    assert worst_examples(examples, LOGITS, NAMES, 5) == []
+
+
+def test_every_label_has_a_row_with_what_is_known() -> None:
+    confusion = Confusion(NAMES, [4, 0, 2], [(0, 1, 1), (0, 2, 2)])
+    counts = torch.tensor([3, 0, 1])
+    logits = torch.tensor([[3.0, 1.0, 2.0], [0.0, 3.0, 1.0], [2.0, 1.0, 3.0]])
+    space = LabelSpace.from_matrix(logits, NAMES, kind="logit", counts=counts)
+    a, b, c = label_rows(confusion, space)
+    assert (a.examples, a.error, a.confused_with, a.confused, a.nearest, a.observed) == (4, 75.0, "c", 2, "c", True)
+    assert (b.examples, b.error, b.confused_with, b.observed) == (0, None, None, False)
+    assert (c.error, c.confused, c.nearest) == (0.0, 0, "a")
+    assert [row.label for row in by_error([b, c, a])] == ["a", "c", "b"]
+    assert label_rows(confusion, None)[1] == LabelRow("b", 0, None, None, 0)
+    assert [row.error for row in label_rows(None, space)] == [None] * 3
