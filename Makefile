@@ -23,8 +23,8 @@ VENV_PYTHON := $(BIN)/python$(EXE)
 INSTALL := -m pip install --quiet $(PIP_FLAGS) -c constraints.txt
 STAMP := $(VENV)/installed
 TOOLS_STAMP := $(VENV)/installed-tools
-EXTRAS := lab,text,sentencepiece,tensorboard,plot,sklearn,transformers,lightning,onnx,browser,dev
-TOOLS := docs,package
+EXTRAS := lab,text,sentencepiece,datasets,tensorboard,choose,plot,sklearn,transformers,lightning,onnx,browser,dev
+TOOLS := docs,package,ray
 PACKAGE_VENV := build/package-venv
 
 .PHONY: demo test test-all lint bench docs package clean
@@ -57,7 +57,7 @@ lint: $(STAMP)
 	$(VENV_PYTHON) -m mypy
 
 test: $(STAMP) lint
-	$(VENV_PYTHON) -m pytest -n 2
+	$(VENV_PYTHON) -m pytest -n 2 --dist loadgroup
 
 test-all: test $(TOOLS_STAMP)
 	$(VENV_PYTHON) -m pytest -m slow

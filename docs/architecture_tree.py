@@ -15,7 +15,8 @@ SOURCE = ROOT / "src" / "labelemb"
 FENCE = "```text\n"
 LAYERS = (
     *("support", "labelspace", "embeddings", "losses", "heads", "findings", "integrations", "lab"),
-    *("recipes", "data", "bodies", "methods", "tasks", "runs", "trained", "comparison", "report", "jobs", "cli"),
+    *("recipes", "pretrained", "data", "bodies", "methods", "tasks", "runs", "trained", "comparison"),
+    *("search", "report", "jobs", "cli"),
 )
 """Folders in the order in which they may import each other."""
 DATA_FOLDERS = {"shipped": "the recipes that come with the package", "page": "template, style and programs of the page"}

@@ -69,7 +69,7 @@ def train(data_path: Path, epochs: int | None) -> dict[str, LabelSpace]:
     with stream(SEED, "head"):
         method = parse_method("label-embedding")
         head = method.make_head(recipe, out_features(body), len(data.label_names), rows_per_epoch=data.train.rows)
-    optimizer = make_optimizer(recipe.train, body, head, method.embedding_lr(recipe))
+    optimizer = make_optimizer(recipe, body, head, method.embedding_lr(recipe))
     order = Streams(SEED, 0, torch.device("cpu")).order
     moments = moments_of(recipe.train.epochs)
     spaces = {moments[0]: space_of(head, data.label_names)}
