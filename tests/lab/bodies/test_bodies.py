@@ -17,11 +17,11 @@ from tests.helpers.tiny_pretrained import recipe_overrides
 
 FEATURES = {
     "cifar10-resnet8": 2048,
-    "cifar10-few": 256,
+    "cifar10-few": 500,
     "cifar10-small": 256,
-    "cifar100-few": 256,
+    "cifar100-few": 500,
     "cifar100-pretrained": 512,
-    "cifar100-small": 256,
+    "cifar100-small": 500,
     "cifar100-resnet18": 1024,
     "digits": 256,
     "image-folder": 512,
