@@ -92,6 +92,10 @@ def test_a_bad_call_is_an_error_that_quotes_the_value(
         (lambda: LabelEmbeddingHead(3, 4, embedding=3), "int"),
         (lambda: LabelEmbeddingHead(3, 4, embedding="compressed"), "rank="),
         (lambda: RunningEmbedding(4, prior_rows=-1), "-1"),
+        (
+            lambda: LabelEmbeddingHead(4, 3, embedding="dense", prior_rows=3),
+            "prior_rows=3 is an option of embedding=\"running\", but embedding is 'dense'",
+        ),
         (lambda: RunningEmbedding(4, rows_per_epoch=0), "0"),
         (lambda: Objective(alpha=0.0), "0.0"),
         (lambda: Objective(alpha=1.01), "1.01"),

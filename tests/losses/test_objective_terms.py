@@ -49,7 +49,7 @@ def test_the_chunked_implementation_takes_soft_targets(case: Case) -> None:
     check(case)
 
 
-@pytest.mark.parametrize("preset", ["paper", "authors_vision", "authors_text", "rising_floor"])
+@pytest.mark.parametrize("preset", ["paper", "authors_vision", "authors_text", "rising_floor", "fading"])
 @pytest.mark.parametrize("embedding", EMBEDDINGS)
 @pytest.mark.parametrize(("impl", "chunk_rows"), IMPLEMENTATIONS)
 def test_every_preset_serves_every_embedding(preset: str, embedding: str, impl: str, chunk_rows: int | None) -> None:

@@ -21,17 +21,19 @@ def make_embedding(
     *,
     rank: int | None = None,
     rows_per_epoch: int | None = None,
+    prior_rows: float | None = None,
 ) -> LabelEmbedding:
     """The embedding that a name, a module or a label space stands for. An option that it has no use for is an error."""
     if rank is not None and embedding != "compressed":
         raise ValueError(f'rank={rank} is an option of embedding="compressed", but embedding is {_shown(embedding)}')
-    if rows_per_epoch is not None and embedding != "running":
-        raise ValueError(
-            f'rows_per_epoch={rows_per_epoch} is an option of embedding="running", but embedding is {_shown(embedding)}'
-        )
+    for name, value in (("rows_per_epoch", rows_per_epoch), ("prior_rows", prior_rows)):
+        if value is not None and embedding != "running":
+            raise ValueError(
+                f'{name}={value} is an option of embedding="running", but embedding is {_shown(embedding)}'
+            )
     if isinstance(embedding, str):
         if embedding == "running":
-            return RunningEmbedding(num_labels, rows_per_epoch)
+            return RunningEmbedding(num_labels, rows_per_epoch, prior_rows=prior_rows)
         if embedding == "dense":
             return DenseEmbedding(num_labels)
         if embedding == "compressed":

@@ -178,7 +178,7 @@ class RunningEmbedding(LabelEmbedding):
 
     def extra_repr(self) -> str:
         shown = f"num_labels={self.num_labels}, rows_per_epoch={self.rows_per_epoch}, top_k={self.top_k}"
-        return f"{shown}, prior_rows={self.prior_rows}" if self.prior_rows else shown
+        return f"{shown}, prior_rows={self.prior_rows:g}" if self.prior_rows else shown
 
 
 def largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,15 @@ OBSERVED_ROWS = 256
 """Rows that go through the observer in a call with many labels."""
 
 
+MOST_PRIOR_ROWS = 1000
+"""More imagined rows would drown what was seen of a label."""
+
+
+def prior_rows(num_labels: int) -> int:
+    """Imagined rows of a running embedding's prior: one for each label, up to a limit."""
+    return min(num_labels, MOST_PRIOR_ROWS)
+
+
 class Default(NamedTuple):
     """An embedding, an objective and how many rows are observed."""
 

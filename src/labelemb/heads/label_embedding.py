@@ -44,6 +44,8 @@ class LabelEmbeddingHead(Head):
             to reuse, fixed.
         rank: of a "compressed" embedding.
         rows_per_epoch: examples in one epoch (tokens for a sequence model), for a "running" embedding.
+        prior_rows: imagined rows that give every label the same probability, for a "running" embedding: with few
+            observations a mean over many labels is noise. None for 0; one row for each label is good up to 1,000.
         bias: whether predictor and observer have a bias.
         objective: the weights and choices of the loss.
         weight: a weight per label, as in `nn.CrossEntropyLoss`.
@@ -68,6 +70,7 @@ class LabelEmbeddingHead(Head):
         embedding: EmbeddingName | LabelEmbedding | LabelSpace | None = None,
         rank: int | None = None,
         rows_per_epoch: int | None = None,
+        prior_rows: float | None = None,
         bias: bool = True,
         objective: Objective | None = None,
         weight: Tensor | None = None,
@@ -90,7 +93,9 @@ class LabelEmbeddingHead(Head):
         # the predictor is drawn first, so that every method of a seed starts with the same one
         super().__init__(in_features, num_labels, bias=bias, weight=weight, ignore_index=ignore_index, clock=clock)
         self.objective, self.impl, self.chunk_rows, self.kernel = objective, impl, chunk_rows, kernel
-        self.embedding = make_embedding(num_labels, embedding, rank=rank, rows_per_epoch=rows_per_epoch)
+        self.embedding = make_embedding(
+            num_labels, embedding, rank=rank, rows_per_epoch=rows_per_epoch, prior_rows=prior_rows
+        )
         self.observer = nn.Linear(in_features, num_labels, bias=bias) if self.embedding.needs_observer else None
         self.counts: Tensor
         self.register_buffer("counts", torch.zeros(num_labels, dtype=torch.long))

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from labelemb.embeddings.make import is_fixed
-from labelemb.embeddings.running import RunningEmbedding
 from labelemb.heads.base import Head
 from labelemb.heads.confidence_penalty import ConfidencePenaltyHead
 from labelemb.heads.defaults import DEFAULT
@@ -93,17 +92,10 @@ def label_embedding(
     make: Callable[..., LabelEmbeddingHead] = LabelEmbeddingHead,
     **options: Any,
 ) -> LabelEmbeddingHead:
-    """A label embedding head, or one of its controls by `make`; `prior_rows` is for a running embedding."""
+    """A label embedding head, or one of its controls by `make`."""
     embedding = options.pop("embedding", None)
     embedding = DEFAULT.embedding(num_labels) if embedding is None else embedding
-    prior_rows = options.pop("prior_rows", None)
-    if prior_rows is not None:
-        if embedding != "running":
-            raise ValueError(f'prior_rows={prior_rows} is an option of embedding="running"')
-        if options.get("rank") is not None:
-            raise ValueError(f'rank={options["rank"]} is an option of embedding="compressed"')
-        embedding = RunningEmbedding(num_labels, rows_per_epoch, prior_rows=prior_rows)
-    elif embedding == "running":
+    if embedding == "running":
         options["rows_per_epoch"] = rows_per_epoch
     objective = options.get("objective") or DEFAULT.objective
     if objective.mass_floor or (objective.soft_start and not is_fixed(embedding)):

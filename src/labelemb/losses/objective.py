@@ -110,6 +110,18 @@ class Objective:
         }
         return cls(**settings | changes)
 
+    @classmethod
+    def fading(cls, **changes: Any) -> Objective:
+        """Beyond the paper: targets that are almost all soft at the start, and nine tenths hard at the end.
+
+        Cap, gate and tau are the paper's; the true label's share of the target rises to 0.9. Made for
+        `embedding="running"` with `prior_rows`: what is not known yet about a label is spread evenly.
+
+        When it helps: networks that are trained from scratch, most with few examples per label. When it hurts:
+        fine-tuning a pretrained encoder for a few epochs.
+        """
+        return cls(**{"soft_weight": 0.9, "mass_floor": 0.9} | changes)
+
     def replace(self, **changes: Any) -> Objective:
         """A copy with some fields changed."""
         return replace(self, **changes)

@@ -148,6 +148,18 @@ def test_the_rising_floor_brings_a_running_embedding_without_a_prior_and_the_cle
     assert not parse_method("reused-labels@rising-floor").clean_observer
 
 
+@pytest.mark.parametrize(("labels", "prior"), [(5, 5), (30_000, 1000)])
+def test_fading_brings_a_running_embedding_with_a_prior_of_a_row_for_each_label_up_to_1000(
+    labels: int, prior: int
+) -> None:
+    head = parse_method("label-embedding@fading").make_head(load_recipe("digits"), 2, labels, 100, total_steps=10)
+    assert head.objective == Objective(soft_weight=0.9, mass_floor=0.9)
+    assert isinstance(head.embedding, RunningEmbedding)
+    assert (head.embedding.prior_rows, head.total_steps) == (prior, 10)
+    assert make("label-embedding@fading+prior_rows=2").embedding.prior_rows == 2
+    assert make("label-embedding@fading+embedding=dense").objective.mass_floor == 0.9
+
+
 def test_a_method_that_is_added_to_the_registry_can_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_FACTORIES", dict(registry._FACTORIES))  # gone again after the test
     name = "plain-without-bias"

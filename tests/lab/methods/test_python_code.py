@@ -11,7 +11,7 @@ from labelemb.support.errors import UserError
 SIZES = {"in_features": 7, "num_labels": 12, "rows_per_epoch": 50, "total_steps": 20}
 METHODS = [
     *("plain", "label-smoothing@0.1", "label-smoothing@rising", "online-smoothing@0.6", "online-smoothing@floor"),
-    *("label-embedding", "label-embedding@rising-floor", "label-embedding@paper"),
+    *("label-embedding", "label-embedding@rising-floor", "label-embedding@paper", "label-embedding@fading"),
     "label-embedding@halves+embedding=running+soft_weight=0.7+tau=1.5+mass_floor=0.9",
     "label-embedding@halves+embedding=running+prior_rows=12",
     "label-embedding@halves+embedding=compressed+rank=5+hard_weight=0.3+soft_weight=0.7",

@@ -6,7 +6,8 @@ method's main setting, or `setting=value`:
     plain                cross entropy
     label-embedding      without options the library's default. Presets: halves (`Objective()`), paper, authors-vision
                          and authors-text, all with a learned embedding (dense, or compressed with the recipe's
-                         head.rank), and rising-floor (a running mean without a prior). Switches no-cap, no-gate,
+                         head.rank); rising-floor (a running mean without a prior) and fading (a running mean with a
+                         prior of one row for each label). Switches no-cap, no-gate,
                          no-identity, single-output, flat; every field of `Objective`; embedding=running, dense or
                          compressed; rank, prior_rows, observe_rows (presets observe all rows), embedding_lr
     label-smoothing      @0.2 mixes a fifth of the uniform distribution into the target (0.1); @rising begins with nine
@@ -21,6 +22,7 @@ method's main setting, or `setting=value`:
 """
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -34,7 +36,7 @@ from labelemb.embeddings.dense import DENSE_LIMIT_BYTES, DenseEmbedding
 from labelemb.embeddings.fixed import FixedEmbedding
 from labelemb.heads import registry
 from labelemb.heads.base import Head
-from labelemb.heads.defaults import DEFAULT
+from labelemb.heads.defaults import DEFAULT, prior_rows
 from labelemb.lab.methods.controls import CONTROLS
 from labelemb.lab.methods.options import OBJECTIVE_FIELDS, OPTIONS, PRESETS, canonical_name, read_options
 from labelemb.lab.recipes.recipe import Recipe
@@ -48,6 +50,9 @@ LEARNS = "label-embedding"
 REUSES = "reused-labels"
 WARM_START = "warm-start"
 RISING_FLOOR = "rising-floor"
+FADING = "fading"
+PRIORS: dict[str, Callable[[int], float]] = {RISING_FLOOR: lambda _: 0.0, FADING: prior_rows}
+"""Presets with a running embedding, and the rows of its prior for a number of labels."""
 RISING_SMOOTHING = {"label_smoothing": 0.9, "mass_floor": 0.9}
 FIXED_SETTINGS = ("hard_weight", "soft_weight", "mass_floor")
 """Fields of an objective that have an effect where labels are fixed."""
@@ -202,8 +207,8 @@ class Method:
             chosen.setdefault("observe_rows", None)
         if "embedding" not in chosen and "rank" in chosen:
             chosen["embedding"] = "compressed"
-        if "embedding" not in chosen and self.preset == RISING_FLOOR:
-            chosen = {"embedding": "running", "prior_rows": 0.0} | chosen
+        if "embedding" not in chosen and self.preset in PRIORS:
+            chosen = {"embedding": "running", "prior_rows": PRIORS[self.preset](num_labels)} | chosen
         elif "embedding" not in chosen and self.preset is not None:
             chosen["embedding"] = "compressed" if recipe.head.rank else "dense"
         if chosen.get("embedding") == "compressed" and "rank" not in chosen and recipe.head.rank:
@@ -212,7 +217,7 @@ class Method:
             if chosen.get("embedding", DEFAULT.embedding(num_labels)) != "dense":
                 raise ValueError("no-identity is about a dense embedding that starts as the identity matrix")
             chosen["embedding"] = DenseEmbedding(num_labels, identity_scale=0.0)
-        if not recipe.head.embedding_bias or self.preset in (None, RISING_FLOOR):
+        if not recipe.head.embedding_bias or self.preset is None or self.preset in PRIORS:
             return chosen
         if chosen["embedding"] != "compressed" or "rank" not in chosen:
             raise ValueError("head.embedding_bias is about a compressed embedding: set a rank")

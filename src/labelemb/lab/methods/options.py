@@ -17,6 +17,7 @@ PRESETS: dict[str, Callable[..., Objective]] = {
     "authors-vision": Objective.authors_vision,
     "authors-text": Objective.authors_text,
     "rising-floor": Objective.rising_floor,
+    "fading": Objective.fading,
 }
 OBJECTIVE_FIELDS = tuple(field.name for field in dataclasses.fields(Objective))
 REGISTRY = "labelemb.heads.registry"

@@ -26,9 +26,7 @@ def python_lines(method: Method, recipe: Recipe, num_labels: int) -> tuple[str, 
     head = method.make_head(recipe, 2, num_labels, rows_per_epoch=num_labels, total_steps=1)
     names, options = {type(head).__name__}, _options(method, head)
     if isinstance(head, LabelEmbeddingHead):
-        names |= {
-            name for name in ("Objective", "RunningEmbedding", "CompressedEmbedding") if name in " ".join(options)
-        }
+        names |= {name for name in ("Objective", "CompressedEmbedding") if name in " ".join(options)}
     arguments = ", ".join(["in_features", "num_labels", *options])
     return f"from labelemb import {', '.join(sorted(names))}", f"head = {type(head).__name__}({arguments})"
 
@@ -53,9 +51,8 @@ def _options(method: Method, head: Head) -> list[str]:
 
 def _embedding(embedding: LabelEmbedding) -> list[str]:
     if isinstance(embedding, RunningEmbedding):
-        if not embedding.prior_rows:
-            return ['embedding="running"', ROWS]
-        return [f"embedding=RunningEmbedding(num_labels, rows_per_epoch, prior_rows={embedding.prior_rows})"]
+        prior = [f"prior_rows={embedding.prior_rows:g}"] if embedding.prior_rows else []
+        return ['embedding="running"', ROWS, *prior]
     if isinstance(embedding, CompressedEmbedding):
         if embedding.bias is None:
             return ['embedding="compressed"', f"rank={embedding.rank}"]

@@ -33,6 +33,7 @@ STARTS = (
     Start("online-smoothing@0.5", {METHOD: ONLINE, "online_weight": 0.5}),
     Start("label-smoothing@rising"),
     Start("label-embedding@rising-floor"),
+    Start("label-embedding@fading"),
 )
 
 
