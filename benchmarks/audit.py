@@ -48,6 +48,8 @@ class Score(NamedTuple):
     seconds: float
 
 
+HEADER = "| flipped to | ranked by | precision at flips | average precision | flags | precision | recall | seconds |"
+RULE = "| --- | --- | --- | --- | --- | --- | --- | --- |"
 Side = Callable[[np.ndarray, np.ndarray], Ranking]
 
 
@@ -126,7 +128,7 @@ def row(noise: str, name: str, scores: list[Score]) -> str:
 
     def cell(field: str, digits: int, spread: bool = False) -> str:
         values = [getattr(score, field) for score in scores]
-        if np.isnan(values).any():
+        if None in values or np.isnan(values).any():
             return "-"
         deviation = f" ± {statistics.stdev(values):.{digits}f}" if spread and len(values) > 1 else ""
         return f"{statistics.mean(values):.{digits}f}{deviation}"
@@ -150,8 +152,7 @@ def main() -> None:
     labels = np.unique(names, return_inverse=True)[1]
     features = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2, dtype=np.float32).fit_transform(texts)
     similar = most_similar(features, labels)
-    print("| flipped to | ranked by | precision at flips | average precision | flags | precision | recall | seconds |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print(HEADER, RULE, sep="\n")
     with threadpool_limits(1):
         for noise, target in (("a random label", None), ("the most similar label", similar)):
             scores: dict[str, list[Score]] = {}

@@ -2,19 +2,24 @@
 
 A share of the training labels is flipped, to a random label or to the most similar one (by the cosine of the labels'
 mean inputs). Plain cross entropy and label embedding train on all examples (in sample: ranked by the last prediction,
-or by the loss averaged over the epochs) and in folds (out of fold: ranked by `labelemb.audit`). cleanlab, where it can
-be imported, flags the out-of-fold probabilities of plain cross entropy; of many labels it gets the ten largest of a
-row, the rest spread evenly. `--examples` takes that many examples of each label.
+or by the loss averaged over the epochs) and in folds (out of fold: ranked by `labelemb.audit`). cleanlab, where it is
+installed (extra `peers`), flags the out-of-fold probabilities of plain cross entropy; of many labels it gets the ten
+largest of a row, the rest spread evenly. `--examples` takes that many examples of each label.
 
-    python -m benchmarks.audit_trained clinc150 --data clinc150/data_full.json.gz
-    python -m benchmarks.audit_trained mnist --data mnist
+The trainings stay in `--work`, so that a stopped measurement goes on; the scores are kept in `--out`, from which
+`--show` prints the table again.
+
+    python -m benchmarks.audit_trained clinc150 --data clinc150/data_full.json.gz --work DIR --out DIR
+    python -m benchmarks.audit_trained mnist --examples 1000 --data mnist --work DIR --out DIR
+    python -m benchmarks.audit_trained clinc150 --show --out DIR
 """
 
 import argparse
 import csv
 import gzip
 import json
-import tempfile
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,15 +27,19 @@ import msgspec
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from benchmarks.audit import Ranking, Score, cleanlab_flags, flip, measure, most_similar, ours, row
+from benchmarks.audit import HEADER, RULE, Ranking, Score, Side, cleanlab_flags, flip, measure, most_similar, ours, row
 from labelemb.lab import load_recipe, train_run
 from labelemb.lab.data import Fold
 from labelemb.lab.data.images.idx import read_idx
 from labelemb.lab.recipes.recipe import Recipe
+from labelemb.lab.runs.folder import keep_recipe
 from labelemb.lab.runs.held_out import JoinedFolds, join_folds, read_predictions
 from labelemb.lab.runs.messages import RunOptions
 
-METHODS = ("plain", "label-embedding")
+METHODS = ("plain", "label-embedding@halves")
+NOISES = {"random": "a random label", "similar": "the most similar label"}
+Kept = dict[str, dict[str, list[Score]]]
+"""Scores of each noise and side, one for each noise seed."""
 
 
 class Source(NamedTuple):
@@ -43,6 +52,7 @@ class Source(NamedTuple):
     similar: np.ndarray
 
     def write(self, given: np.ndarray, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
         if isinstance(self.inputs, np.ndarray):
             for part in ("train", "t10k"):
                 write_idx(folder / f"{part}-images-idx3-ubyte", self.inputs)
@@ -96,17 +106,18 @@ class Trained(NamedTuple):
     seconds: float
 
 
-def train(source: Source, method: str, given: np.ndarray, path: Path, folds: int, seed: int) -> Trained:
-    recipe = source.recipe
+def train(source: Source, method: str, given: np.ndarray, work: Path, folds: int, seed: int) -> Trained:
+    """Train in all folds, or one model on everything; finished trainings in the folder are only read."""
+    recipe, path = source.recipe, source.write(given, work / "data")
     if folds == 1:
         recipe = msgspec.structs.replace(recipe, train=msgspec.structs.replace(recipe.train, dev=False))
     found, seconds = [], 0.0
     for number in range(folds):
-        with tempfile.TemporaryDirectory() as folder:
-            fold = Fold(number, folds, seed=seed)
-            result = train_run(recipe, method, seed, path, folder, fold=fold, options=RunOptions(threads=1))
-            found.append(read_predictions(Path(folder)))
-            seconds += result.seconds.training
+        folder = work / method / f"fold-{number + 1}-of-{folds}"
+        fold = Fold(number, folds, seed=seed)
+        result = train_run(recipe, method, seed, path, folder, fold=fold, options=RunOptions(threads=1))
+        found.append(read_predictions(folder))
+        seconds += result.seconds.training
     return Trained(join_folds(found, given), seconds)
 
 
@@ -123,48 +134,92 @@ def by_loss(joined: JoinedFolds) -> Ranking:
     return Ranking(np.argsort(-joined.losses, kind="stable"), None)
 
 
-def rankings(source: Source, given: np.ndarray, path: Path, folds: int, seed: int) -> dict[str, tuple[Any, Any, float]]:
-    """For each side: what ranks, what it ranks, and the seconds of training before it."""
-    found: dict[str, tuple[Any, Any, float]] = {}
+def score_sides(source: Source, given: np.ndarray, work: Path, folds: int, seed: int) -> dict[str, Score]:
+    """Train and score every side on one set of given labels; cleanlab only where it is installed."""
+    found: dict[str, Score] = {}
+
+    def score(name: str, side: Side, ranked: Any, seconds: float) -> None:
+        own = measure(side, ranked, given, given != source.labels)
+        found[name] = own._replace(seconds=own.seconds + seconds)
+
     for method in METHODS:
-        alone = train(source, method, given, path, 1, seed)
-        probabilities = dense(alone.joined, len(source.names))
-        found[f"{method}, in sample, last prediction"] = (ours, probabilities, alone.seconds)
-        found[f"{method}, in sample, averaged loss"] = (lambda joined, _: by_loss(joined), alone.joined, alone.seconds)
-        out = train(source, method, given, path, folds, seed)
-        probabilities = dense(out.joined, len(source.names))
-        found[f"{method}, out of fold"] = (ours, probabilities, out.seconds)
-        if method == "plain":
-            found["cleanlab, plain out of fold"] = (cleanlab_flags, probabilities, out.seconds)
+        alone = train(source, method, given, work, 1, seed)
+        score(f"{method}, in sample, last prediction", ours, dense(alone.joined, len(source.names)), alone.seconds)
+        score(f"{method}, in sample, averaged loss", lambda joined, _: by_loss(joined), alone.joined, alone.seconds)
+        held_out = train(source, method, given, work, folds, seed)
+        probabilities = dense(held_out.joined, len(source.names))
+        score(f"{method}, out of fold", ours, probabilities, held_out.seconds)
+        if method == "plain" and find_spec("cleanlab"):
+            name = f"cleanlab {version('cleanlab')}, plain out of fold"
+            score(name, cleanlab_flags, probabilities, held_out.seconds)
     return found
+
+
+def read_scores(out: Path) -> Kept:
+    """The kept scores, nothing where there are none."""
+    file = out / "scores.json"
+    kept = json.loads(file.read_text())["scores"] if file.exists() else {}
+    return {
+        noise: {side: [Score(**score) for score in scores] for side, scores in sides.items()}
+        for noise, sides in kept.items()
+    }
+
+
+def write_scores(out: Path, source: Source, options: argparse.Namespace, kept: Kept) -> None:
+    record = {
+        "source": options.source,
+        "examples": len(source.labels),
+        "labels": len(source.names),
+        "folds": options.folds,
+        "share": options.share,
+        "scores": {
+            noise: {side: [numbers(score) for score in scores] for side, scores in sides.items()}
+            for noise, sides in kept.items()
+        },
+    }
+    (out / "scores.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+def numbers(score: Score) -> dict[str, float | None]:
+    """The numbers of a score for JSON, which has no NaN."""
+    return {name: None if np.isnan(value) else round(float(value), 6) for name, value in score._asdict().items()}
+
+
+def table(kept: Kept) -> str:
+    lines = [HEADER, RULE]
+    lines += [row(NOISES[noise], side, scores) for noise, sides in kept.items() for side, scores in sides.items()]
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", choices=("clinc150", "mnist"))
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--work", type=Path, help="where the trainings are kept")
+    parser.add_argument("--out", type=Path, required=True, help="where the scores are kept")
+    parser.add_argument("--show", action="store_true", help="print the table of the kept scores, train nothing")
     parser.add_argument("--seeds", type=int, default=3, help="noise seeds (3)")
     parser.add_argument("--examples", type=int, default=10_000, help="examples of each label (10,000)")
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--share", type=float, default=0.1, help="share of the labels that are flipped (0.1)")
     options = parser.parse_args()
+    if options.show:
+        print(table(read_scores(options.out)))
+        return
+    if options.data is None or options.work is None:
+        parser.error("--data and --work are needed to measure")
     source = {"clinc150": clinc150, "mnist": mnist}[options.source](options.data, options.examples)
-    print("| flipped to | ranked by | precision at flips | average precision | flags | precision | recall | seconds |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for noise, similar in (("a random label", None), ("the most similar label", source.similar)):
-        scores: dict[str, list[Score]] = {}
-        for seed in range(options.seeds):
-            given = flip(source.labels, options.share, similar, seed)
-            with tempfile.TemporaryDirectory() as folder:
-                path = source.write(given, Path(folder))
-                for name, (side, ranked, seconds) in rankings(source, given, path, options.folds, seed).items():
-                    try:
-                        score = measure(side, ranked, given, given != source.labels)
-                    except ImportError:
-                        continue  # cleanlab is not installed
-                    scores.setdefault(name, []).append(score._replace(seconds=score.seconds + seconds))
-        for name, own in scores.items():
-            print(row(noise, name, own), flush=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    keep_recipe(options.out / "recipe.toml", source.recipe)
+    kept: Kept = {noise: {} for noise in NOISES}
+    for seed in range(options.seeds):
+        for noise in NOISES:
+            given = flip(source.labels, options.share, source.similar if noise == "similar" else None, seed)
+            work = options.work / f"{noise}-{seed}"
+            for side, score in score_sides(source, given, work, options.folds, seed).items():
+                kept[noise].setdefault(side, []).append(score)
+            write_scores(options.out, source, options, kept)
+    print(table(kept))
 
 
 if __name__ == "__main__":
