@@ -6,6 +6,8 @@ or by the loss averaged over the epochs) and in folds (out of fold: ranked by `l
 installed (extra `peers`), flags the out-of-fold probabilities of plain cross entropy; of many labels it gets the ten
 largest of a row, the rest spread evenly. `--examples` takes that many examples of each label.
 
+The texts are read by the recipe text-vectors with its vectors frozen, the images by mnist-mlp with 8 epochs.
+
 The trainings stay in `--work`, so that a stopped measurement goes on; the scores are kept in `--out`, from which
 `--show` prints the table again.
 
@@ -83,7 +85,8 @@ def clinc150(path: Path, count: int) -> Source:
     kept = first_of_each(labels, count)
     texts, labels = [texts[place] for place in kept], labels[kept]
     features = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=2, dtype=np.float32).fit_transform(texts)
-    return Source(load_recipe("text-csv"), list(texts), labels, names.tolist(), most_similar(features, labels))
+    recipe = load_recipe("text-vectors", ["body.frozen_epochs=-1"])
+    return Source(recipe, list(texts), labels, names.tolist(), most_similar(features, labels))
 
 
 def mnist(path: Path, count: int) -> Source:
