@@ -41,6 +41,13 @@ def test_the_same_text_in_train_and_test_is_found() -> None:
     assert found.reason == "the same input in 'train', 'test'"
 
 
+def test_duplicates_with_different_labels_come_before_those_across_splits() -> None:
+    texts = ["a b c", "a b c", "d e f", "d e f"]
+    crossing, different = duplicates(texts, [0, 0, 0, 1], ["train", "test", "train", "test"])[::-1]
+    assert (different.rows, different.different_labels) == ((2, 3), True)
+    assert (crossing.rows, crossing.different_labels) == ((0, 1), False)
+
+
 def test_nearly_the_same_text_with_different_labels_is_found() -> None:
     request = "please tell me the balance of my savings account"
     texts = [f"{request} now", "something else altogether, with other words", f"{request}s now", request]

@@ -69,7 +69,10 @@ class Comparison:
 def find_duplicates(
     inputs: Sequence[Any], given: np.ndarray, names: Sequence[str], splits: np.ndarray | None
 ) -> tuple[DuplicateFinding, ...]:
-    """Exact duplicates first, then near ones by falling similarity. Duplicates with one label in one split are fine."""
+    """Duplicates with different labels first, then those across splits; of each, exact ones come before near ones.
+
+    Duplicates with one label in one split are fine.
+    """
     comparison = compare_inputs(inputs)
     rows = _Rows(given, names, splits)
     members = _equal_rows(comparison.digests)
@@ -82,7 +85,8 @@ def find_duplicates(
         for place in np.lexsort((pairs[:, 1], pairs[:, 0], -similarity)).tolist():
             first, second = pairs[place].tolist()
             found.append(rows.finding("near", sorted(members[first] + members[second]), float(similarity[place])))
-    return tuple(finding for finding in found if finding is not None)
+    disagreeing = [finding for finding in found if finding is not None]
+    return tuple(sorted(disagreeing, key=lambda finding: not finding.different_labels))
 
 
 def _equal_rows(digests: list[bytes]) -> list[list[int]]:

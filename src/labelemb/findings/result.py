@@ -197,7 +197,7 @@ def _duplicates_table(duplicates: Sequence[DuplicateFinding], most: int) -> Tabl
     for duplicate in shown:
         listed = ", ".join(map(str, duplicate.rows[:SHOWN_DUPLICATES]))
         rows.append([listed + (", …" if len(duplicate.rows) > SHOWN_DUPLICATES else ""), duplicate.reason])
-    return Table("Duplicates that disagree", ["rows", "finding"], rows, len(duplicates))
+    return Table("Duplicates with different labels or across splits", ["rows", "finding"], rows, len(duplicates))
 
 
 def _text_of_input(value: Any) -> str | None:

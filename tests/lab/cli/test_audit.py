@@ -28,9 +28,9 @@ def test_folds_larger_than_the_examples_of_a_label(intents: str, tmp_path: Path,
 
 def test_one_label_only(tmp_path: Path, capsys: Capture) -> None:
     file = write_table(tmp_path / "one.csv", text_rows(labels=("music",)))
-    assert "one label only" in error_line(
-        capsys, "audit", "text-csv", "--data", str(file), "--out", str(tmp_path / "o")
-    )
+    out = tmp_path / "out"
+    assert "one label only" in error_line(capsys, "audit", "text-csv", "--data", str(file), "--out", str(out))
+    assert not out.exists()
 
 
 def test_an_image_that_cannot_be_read(tmp_path: Path, capsys: Capture) -> None:
@@ -38,6 +38,7 @@ def test_an_image_that_cannot_be_read(tmp_path: Path, capsys: Capture) -> None:
     (folder / "red" / "broken.png").write_bytes(b"no picture")
     line = error_line(capsys, "audit", "image-folder", "--data", str(folder), "--out", str(tmp_path / "out"))
     assert "broken.png cannot be read as an image" in line
+    assert not (tmp_path / "out").exists()
 
 
 def test_pairs_of_texts_have_nothing_to_audit(tmp_path: Path, capsys: Capture) -> None:
@@ -70,3 +71,14 @@ def test_apply_writes_a_corrected_table(tmp_path: Path, capsys: Capture) -> None
     assert main(["audit", "apply", *paths[:2], "--out", paths[2]]) == 0
     assert capsys.readouterr().out == f"1 examples relabelled, 0 removed: {paths[2]}\n"
     assert (tmp_path / "cleaned.csv").read_text() == "text,label,split\nplay,alarm,train\nwake me,alarm,train\n"
+
+
+def test_corrections_of_another_data_set_change_nothing(tmp_path: Path, capsys: Capture) -> None:
+    columns = ["index", "id", "split", "given_label", "text"]
+    write_csv(tmp_path / "audit.csv", columns, [[0, "a", "train", "music", "play"]])
+    write_csv(tmp_path / "other.csv", ["index", "id", "mark", "label"], [[0, "b", "wrong", "music"]])
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    paths = [str(tmp_path / name) for name in ("audit.csv", "other.csv", "cleaned.csv")]
+    line = error_line(capsys, "audit", "apply", *paths[:2], "--out", paths[2])
+    assert "these are corrections of another data set" in line
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
