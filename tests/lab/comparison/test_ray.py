@@ -1,15 +1,12 @@
-"""Runs on a Ray cluster. Cheap tests put threads in Ray's place; slow ones start a real cluster of two nodes."""
+"""Runs on a Ray cluster, with threads in Ray's place; `test_ray_nodes.py` starts a real cluster."""
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +22,6 @@ from labelemb.lab.comparison.worker import Reporter
 from labelemb.lab.runs.messages import Progress, RunOptions
 from labelemb.support.errors import UserError
 from tests.helpers.command import SMALL, Capture, error_line
-from tests.helpers.quick_runs import assert_same_run, quick_recipe, quick_run
 
 SETUP = WorkerSetup("a recipe", None, RunOptions(threads=1))
 
@@ -276,105 +272,3 @@ def test_a_missing_ray_is_said_with_its_extra(capsys: Capture, tmp_path: Path, m
     monkeypatch.setitem(sys.modules, "ray", None)
     message = error_line(capsys, "compare", "digits", "--out", str(tmp_path / "out"), "--ray", "auto", *SMALL)
     assert message == "labelemb: --ray needs the package ray: pip install 'labelemb[ray]'"
-
-
-# a real cluster of two nodes on this machine
-
-
-PATIENCE = {  # a busy machine is no lost machine
-    "RAY_agent_register_timeout_ms": "300000",
-    "RAY_worker_register_timeout_seconds": "300",
-    "RAY_health_check_timeout_ms": "60000",
-}
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Any]:
-    """A cluster with one node, the head, that has room for one run."""
-    pytest.importorskip("ray", reason="needs the extra [ray]")
-    from ray._private import services
-    from ray.cluster_utils import Cluster as Nodes
-
-    get_node = services.get_node
-
-    def wait_for_node(*arguments: Any) -> Any:
-        """Ray itself waits for half a minute."""
-        end = time.monotonic() + 300
-        while True:
-            try:
-                return get_node(*arguments)
-            except RuntimeError:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(0.5)
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (PATIENCE | {"RAY_USAGE_STATS_ENABLED": "0"}).items():
-            patch.setenv(name, value)
-        patch.setattr(services, "get_node", wait_for_node)
-        started = Nodes(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
-        yield started
-        started.shutdown()
-
-
-EPOCHS = "train.epochs=400"  # some seconds
-PATIENT = 900.0
-
-
-@contextmanager
-def comparing(nodes: Any, out: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The command on the cluster, in the middle of its runs or at their end."""
-    settings = [word for setting in ("body.hidden=[16]", "train.lr=0.01", EPOCHS) for word in ("--set", setting)]
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "labelemb.lab.cli", "compare", "digits", "--methods", "plain", "--out", str(out)),
-            *("--ray", nodes.address, "--checkpoint-seconds", "0.2", *settings, *arguments),
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def wait_for_checkpoints(out: Path, seeds: int, process: subprocess.Popen[str]) -> None:
-    files = [out / "plain" / f"seed-{seed}" / "checkpoint" for seed in range(seeds)]
-    end = time.monotonic() + PATIENT
-    while not all(file.exists() for file in files):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, "no run has begun"
-        time.sleep(0.05)
-
-
-@pytest.mark.slow
-def test_the_runs_of_a_killed_node_go_on_elsewhere_and_end_the_same(nodes: Any, tmp_path: Path) -> None:
-    other = nodes.add_node(num_cpus=1, object_store_memory=80_000_000)
-    out = tmp_path / "out"
-    with comparing(nodes, out, "--seeds", "2") as process:
-        wait_for_checkpoints(out, 2, process)
-        nodes.remove_node(other, allow_graceful=False)
-        _, errors = process.communicate(timeout=PATIENT)
-    assert process.returncode == 0, errors
-    assert errors.count("it starts again from its last checkpoint") == 1, errors
-    for seed in range(2):
-        mine = out / "plain" / f"seed-{seed}"
-        command = json.loads((mine / "result.json").read_text())["command"]
-        options = RunOptions(threads=1, command=command)
-        quick_run(tmp_path / str(seed), quick_recipe(EPOCHS), "plain", seed, options=options)
-        assert_same_run(tmp_path / str(seed), mine)
-
-
-@pytest.mark.slow
-def test_ctrl_c_saves_the_runs_of_the_cluster_and_the_command_goes_on(nodes: Any, tmp_path: Path) -> None:
-    with comparing(nodes, tmp_path, "--seeds", "1") as process:
-        wait_for_checkpoints(tmp_path, 1, process)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=PATIENT)
-    assert process.returncode == 130, errors
-    assert errors.strip() == "labelemb: interrupted; run the same command again to go on"
-    assert not (tmp_path / "plain" / "seed-0" / "result.json").exists()
-    with comparing(nodes, tmp_path, "--seeds", "1") as again:
-        assert "[1/1] plain seed 0" in again.communicate(timeout=PATIENT)[1]

@@ -96,10 +96,10 @@ def test_a_budget_ends_the_search_with_nothing_lost(tmp_path: Path, capsys: Any)
 
 def test_the_budget_keeps_time_for_the_fresh_seeds_but_no_more_than_half() -> None:
     search = job.Search(quick_recipe(), None, Path(), None, 100.0, 0, 5, 2, RunOptions(), begun=0.0)
-    assert job._reserve(search, longest=0.0) == 50.0, "nothing is known before the first training has ended"
-    assert job._reserve(search, longest=2.0) == pytest.approx(17.6)
-    assert job._reserve(search, longest=60.0) == 50.0
-    assert job._reserve(dataclasses.replace(search, budget=float("inf")), longest=9.0) == 0.0
+    assert job._reserve(search, 2, longest=0.0) == 50.0, "nothing is known before the first training has ended"
+    assert job._reserve(search, 2, longest=2.0) == pytest.approx(17.6)
+    assert job._reserve(search, 2, longest=60.0) == 50.0
+    assert job._reserve(dataclasses.replace(search, budget=float("inf")), 2, longest=9.0) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """How batches are shared out, and logits of whole sets."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,9 +9,9 @@ from torch import nn
 
 from labelemb import PlainHead
 from labelemb.lab.data import ImageExamples
-from labelemb.lab.runs.engine import Sharing, make_fabric, make_optimizer, predict_logits
+from labelemb.lab.runs.engine import Sharing, make_fabric, make_optimizer, precision_note, predict_logits
 from labelemb.support.errors import UserError
-from tests.helpers.quick_runs import quick_recipe
+from tests.helpers.quick_runs import quick_recipe, quick_run
 
 
 @dataclass
@@ -64,3 +65,28 @@ def test_the_recipes_optimiser_is_made_with_its_settings(name: str) -> None:
 def test_a_missing_gpu_is_one_line() -> None:
     with pytest.raises(UserError, match="torch finds no CUDA device"):
         make_fabric(quick_recipe("train.device=cuda").train)
+
+
+@pytest.mark.parametrize(
+    ("machine", "avx", "amx", "slow"),
+    [("x86_64", False, False, True), ("AMD64", False, True, False), ("x86_64", True, False, False)],
+)
+def test_bf16_on_a_cpu_without_its_instructions_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, machine: str, avx: bool, amx: bool, slow: bool
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx, raising=False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx, raising=False)
+    here = ("train.device=cpu", "train.precision=bf16-mixed")
+    assert ("this CPU has no bf16 instructions" in precision_note(quick_recipe(*here).train)) == slow
+    assert precision_note(quick_recipe("train.device=cpu", "train.precision=32").train) == ""
+
+
+def test_the_number_format_is_warned_of_when_a_run_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labelemb.lab.runs.engine._cpu_has_bf16", lambda: False)
+    warnings: list[str] = []
+    recipe = quick_recipe("train.device=cpu", "train.precision=bf16-mixed", "train.epochs=1")
+    result = quick_run(tmp_path, recipe, "plain", warn=warnings.append)
+    [warning] = warnings
+    assert warning.startswith("train.precision is bf16-mixed, but this CPU has no bf16 instructions")
+    assert result.note == "", "it is about speed, not about the scores"

@@ -1,11 +1,13 @@
 """Evaluations at MLflow and Weights & Biases: all of them, once for each run, also after a resume.
 
-Stand-ins take the place of both packages; where MLflow is installed, a slow test uses its file store.
+Stand-ins take the place of both packages; where these are installed, slow tests use MLflow's stores and wandb offline.
 """
 
 from __future__ import annotations
 
+import struct
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -32,11 +34,16 @@ class Store:
         self.experiments: dict[str, str] = {}
         self.runs: dict[str, SimpleNamespace] = {}
         self.full = False
+        self.in_between = ""
+        """An experiment that another process makes after it was looked for."""
 
     def get_experiment_by_name(self, name: str) -> SimpleNamespace | None:
         return SimpleNamespace(experiment_id=self.experiments[name]) if name in self.experiments else None
 
     def create_experiment(self, name: str) -> str:
+        if name == self.in_between:
+            self.experiments[name] = "of another process"
+            raise MlflowException(f"there is an experiment {name} already")
         self.experiments[name] = str(len(self.experiments))
         return self.experiments[name]
 
@@ -93,6 +100,12 @@ def test_a_resumed_run_goes_on_in_its_run_of_mlflow(tmp_path: Path, mlflow: Stor
     assert [step for name, _, _, step in run.metrics if name == "dev_error"] == STEPS
 
 
+def test_runs_that_begin_at_once_share_their_experiment(tmp_path: Path, mlflow: Store) -> None:
+    mlflow.in_between = "digits"
+    quick_run(tmp_path, quick_recipe("train.epochs=1"), options=RunOptions(trackers=("mlflow",)))
+    assert [run.experiment for run in mlflow.runs.values()] == [mlflow.experiments["digits"]]
+
+
 def test_a_run_that_mlflow_has_lost_is_begun_anew(tmp_path: Path, mlflow: Store) -> None:
     (tmp_path / "mlflow-run.txt").write_text("deleted\n")
     quick_run(tmp_path, quick_recipe("train.epochs=1"), options=RunOptions(trackers=("mlflow",)))
@@ -135,14 +148,58 @@ def test_a_missing_tracker_is_said_before_any_run(
     assert not (tmp_path / "plain").exists()
 
 
+# with the packages themselves, where they are installed
+
+
+def stopped_and_resumed(out: Path, tracker: str) -> list[tuple[int, float]]:
+    """A run that is interrupted and goes on, with a tracker; its evaluations."""
+    options, stop = RunOptions(trackers=(tracker,), checkpoint_seconds=0.0), StopAt(20)
+    with pytest.raises(Interrupted):
+        quick_run(out, options=options, report=stop.hear, stop=stop)
+    quick_run(out, options=options)
+    return [(record["step"], record["dev_error"]) for record in read_records(out)]
+
+
 @pytest.mark.slow
-def test_the_file_store_of_mlflow_has_every_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mlflow: Any = pytest.importorskip("mlflow", exc_type=ImportError, reason="needs the extra [mlflow]")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
-    quick_run(tmp_path / "run", options=RunOptions(trackers=("mlflow",)))
-    client = mlflow.MlflowClient()
-    begun = (tmp_path / "run" / "mlflow-run.txt").read_text().strip()
-    assert client.get_run(begun).data.params["train.lr"] == "0.01"
-    history = client.get_metric_history(begun, "dev_error")
-    expected = [(record["step"], record["dev_error"]) for record in read_records(tmp_path / "run")]
-    assert [(entry.step, entry.value) for entry in history] == expected
+@pytest.mark.parametrize("store", ["file", "sqlite"])
+def test_the_stores_of_mlflow_have_every_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    real: Any = pytest.importorskip("mlflow", exc_type=ImportError, reason="needs the extra [mlflow]")
+    address = f"{store}://{'/' if store == 'sqlite' else ''}{tmp_path / 'store'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    evaluations = stopped_and_resumed(tmp_path / "run", "mlflow")
+    client = real.MlflowClient(address)
+    begun = client.get_run((tmp_path / "run" / "mlflow-run.txt").read_text().strip())
+    assert (begun.data.params["train.lr"], begun.info.status) == ("0.01", "FINISHED")
+    assert begun.data.tags["mlflow.runName"] == "label-embedding seed 0"
+    history = client.get_metric_history(begun.info.run_id, "dev_error")
+    assert [(entry.step, entry.value) for entry in history] == evaluations
+    assert len(client.search_runs([begun.info.experiment_id])) == 1
+
+
+@pytest.mark.slow
+def test_wandb_writes_every_evaluation_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb", exc_type=ImportError, reason="needs the extra [wandb]")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    evaluations = stopped_and_resumed(tmp_path, "wandb")
+    files = sorted(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    assert {file.name for file in files} == {f"run-{(tmp_path / 'wandb-run.txt').read_text().strip()}.wandb"}
+    assert [found for file in files for found in logged_offline(file)] == evaluations
+
+
+def logged_offline(file: Path) -> Iterator[tuple[int, float]]:
+    """Steps and dev errors in wandb's file: after 7 bytes, records with a checksum, a length and a type before them."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data, start = file.read_bytes(), 7
+    assert len(data) < 2**15, "longer files are cut into blocks"
+    while start + 7 <= len(data):
+        _, length, _ = struct.unpack_from("<IHB", data, start)
+        record = Record.FromString(data[start + 7 : start + 7 + length])
+        start += 7 + length
+        values = {item.key or item.nested_key[0]: item.value_json for item in record.history.item}
+        if "dev_error" in values:
+            yield int(record.history.step.num), float(values["dev_error"])

@@ -8,11 +8,13 @@ from labelemb.lab.cli.arguments import (
     RUNS,
     Verbs,
     a_path,
+    add_cluster,
     add_json,
     add_recipe,
     add_running,
     add_verb,
     positive,
+    read_cluster,
     read_recipe,
     read_running,
     seed_number,
@@ -23,6 +25,7 @@ from labelemb.support.interrupts import importing
 EXAMPLES = """\
   labelemb choose text-csv --data intents.csv --budget 30m
   labelemb choose digits --trials 24 --jobs 1
+  labelemb choose text-csv --data intents.csv --trials 48 --ray auto --out /shared/intents
   labelemb compare runs/choose/digits/choice.toml
 Run again after an interruption: finished trials are kept, the others go on. Several processes may search in one --out.
 """
@@ -41,9 +44,10 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         "--fresh-seeds", type=positive, default=5, metavar="N", help="seeds of the final test, which follow --seed (5)"
     )
     choose.add_argument("--seed", type=seed_number, default=0, metavar="S", help="seed of all trainings searched (0)")
-    choose.add_argument("--jobs", type=positive, default=usable_cores(), metavar="J", help="processes (one per core)")
+    choose.add_argument("--jobs", type=positive, metavar="J", help="trainings at once (one per core; with --ray, all)")
     choose.add_argument("--out", type=a_path, metavar="DIR", help="folder of the choice (runs/choose/RECIPE)")
     add_running(choose, threads=1)
+    add_cluster(choose)
     add_json(choose)
     choose.set_defaults(run=_choose)
 
@@ -73,8 +77,9 @@ def _choose(options: argparse.Namespace) -> int:
         budget=options.budget,
         seed=options.seed,
         fresh_seeds=options.fresh_seeds,
-        jobs=options.jobs,
+        jobs=options.jobs or (None if options.ray else usable_cores()),
         options=read_running(options),
+        cluster=read_cluster(options),
     )
     if options.json:
         print(json.dumps(choice.to_json()))

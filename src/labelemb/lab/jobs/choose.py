@@ -11,7 +11,6 @@ trials.png   the best dev score of each trial
 """
 
 import math
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -20,9 +19,10 @@ from typing import Any
 
 import msgspec
 
+from labelemb.lab.comparison.make import make_pool
 from labelemb.lab.comparison.plan import Comparison
-from labelemb.lab.comparison.pool import WorkerPool
 from labelemb.lab.comparison.protocol import WorkerSetup
+from labelemb.lab.comparison.ray import Cluster
 from labelemb.lab.comparison.summary import Summary
 from labelemb.lab.comparison.tables import render
 from labelemb.lab.data import Dataset, load_data
@@ -90,10 +90,13 @@ class Search:
     """Seconds for everything."""
     seed: int
     fresh_seeds: int
-    jobs: int
+    jobs: int | None
+    """How many trainings at once; None for one on each processor core, or for all that the cluster has room for."""
     options: RunOptions
     begun: float
     """The time of `time.monotonic` at which the budget began."""
+    cluster: Cluster | None = None
+    """Where they are trained; None is this machine."""
 
     @property
     def deadline(self) -> float:
@@ -111,6 +114,7 @@ def choose(
     fresh_seeds: int = FRESH_SEEDS,
     jobs: int | None = None,
     options: RunOptions = RunOptions(threads=1),  # noqa: B008  frozen
+    cluster: Cluster | None = None,
 ) -> Choice:
     """Search the method and strength with the best dev score, then test it with fresh seeds.
 
@@ -124,9 +128,10 @@ def choose(
         budget: seconds for search and test together; when they are over, what is there is reported.
         seed: of the search and of every training in it.
         fresh_seeds: how many seeds of the final test; they follow `seed`.
-        jobs: how many processes; None takes one for each processor core. With 1 and no budget the same seed gives the
-            same winner again.
+        jobs: how many trainings at once; None is one for each processor core, or all that the cluster has room for.
+            With 1 and no budget the same seed gives the same winner again.
         options: how to run.
+        cluster: a Ray cluster whose machines share the folder; None trains in processes of this machine.
     """
     if budget is not None and not 0 < budget < math.inf:
         raise UserError(f"the budget is {budget} seconds, but must be above 0")
@@ -141,9 +146,10 @@ def choose(
         math.inf if budget is None else budget,
         seed,
         fresh_seeds,
-        jobs or os.cpu_count() or 1,
+        jobs,
         options,
         time.monotonic(),
+        cluster,
     )
     return run_search(search)
 
@@ -193,12 +199,13 @@ def _search(search: Search, recipe: Recipe, data: Dataset) -> tuple[list[Trial],
     )
     try:
         ended = [trial for trial in study.trials() if trial.state != "running"]
-        progress = SearchProgress(search.trials, len(ended), search.jobs, task.main.show)
-        queue = TrialQueue(study, task, folder, search.trials, progress.end)
-        path = None if search.data is None else str(search.data)
-        pool = WorkerPool(queue, search.jobs, WorkerSetup(recipe.to_toml(), path, search.options))
+        queue = TrialQueue(study, task, folder, search.trials)
+        setup = WorkerSetup(recipe.to_toml(), None if search.data is None else str(search.data), search.options)
+        pool = make_pool(queue, search.jobs, setup, search.cluster, search.trials)
+        progress = SearchProgress(search.trials, len(ended), pool.slots, task.main.show)
+        queue.ended = progress.end
         try:
-            watch(pool, progress.show, lambda: search.deadline - _reserve(search, queue.longest))
+            watch(pool, progress.show, lambda: search.deadline - _reserve(search, pool.slots, queue.longest))
         finally:
             progress.close()
         best = study.best()
@@ -210,11 +217,11 @@ def _search(search: Search, recipe: Recipe, data: Dataset) -> tuple[list[Trial],
     return trials, best
 
 
-def _reserve(search: Search, longest: float) -> float:
+def _reserve(search: Search, slots: int, longest: float) -> float:
     """Seconds to keep for the fresh seeds: as long as whole trainings took, at most half of the budget."""
     if search.budget == math.inf:
         return 0.0
-    rounds = math.ceil(3 * search.fresh_seeds / search.jobs)
+    rounds = math.ceil(3 * search.fresh_seeds / slots)
     return min(search.budget / 2, 1.1 * rounds * longest) if longest else search.budget / 2
 
 
@@ -241,7 +248,17 @@ def _test(search: Search, methods: Sequence[str]) -> Summary | None:
 def _comparison(search: Search, recipe: Recipe, out: Path, methods: Sequence[str]) -> Comparison:
     parsed: list[Method] = [parse_method(method) for method in methods]
     seeds = range(search.seed + 1, search.seed + 1 + search.fresh_seeds)
-    return Comparison(recipe, parsed, seeds, search.data, out, search.jobs, search.options, deadline=search.deadline)
+    return Comparison(
+        recipe,
+        parsed,
+        seeds,
+        search.data,
+        out,
+        search.jobs,
+        search.options,
+        cluster=search.cluster,
+        deadline=search.deadline,
+    )
 
 
 def write_choice(choice: Choice, recipe: Recipe) -> None:

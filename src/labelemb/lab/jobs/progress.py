@@ -50,6 +50,7 @@ class ComparisonProgress:
         self.runs, self.finished, self.ended = runs, finished, 0
         self.shares = [0.0] * jobs
         self.waiting: set[PlannedRun] = set()
+        self.warnings: set[str] = set()
         self.overall: Any = tqdm(
             total=runs + finished,
             initial=finished,
@@ -78,7 +79,7 @@ class ComparisonProgress:
             self._line(sent.slot, f"{title}: waiting")
             print_line(f"labelemb: {title}: {event.message}")
         elif isinstance(event, Warned):
-            print_line(f"{title}: {event.message}")
+            self._warn(title, event.message)
         elif isinstance(event, Done):
             self._end(sent.slot)
             if not self.live:
@@ -98,6 +99,12 @@ class ComparisonProgress:
         if run not in self.waiting:
             self.waiting.add(run)
             print_line(f"labelemb: {run.title}: another process is training it; its result is waited for")
+
+    def _warn(self, title: str, message: str) -> None:
+        """Print a warning; what holds for all runs is printed once, with the first of them."""
+        if message not in self.warnings:
+            self.warnings.add(message)
+            print_line(f"{title}: {message}")
 
     def _line(self, slot: int, text: str) -> None:
         self.lines[slot].set_description_str(text)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import platform
 import warnings
 from collections.abc import Iterator
 from typing import Any, cast
@@ -32,6 +33,25 @@ def check_device(settings: TrainSettings) -> None:
         )
     if _is_half(settings) and (settings.device == "cpu" or not torch.cuda.is_available()):
         raise UserError(f"train.precision = {settings.precision} is for CUDA devices: use bf16-mixed on a CPU, or 32")
+
+
+def precision_note(settings: TrainSettings) -> str:
+    """A warning where training in bfloat16 is slower here than in float32; empty if it is not."""
+    on_cpu = settings.device == "cpu" or not torch.cuda.is_available()
+    if not on_cpu or not settings.precision.startswith("bf16-") or _cpu_has_bf16():
+        return ""
+    return (
+        f"train.precision is {settings.precision}, but this CPU has no bf16 instructions: it trains many times slower "
+        "than with --precision 32"
+    )
+
+
+def _cpu_has_bf16() -> bool:
+    """Whether the CPU computes in bfloat16 itself (AVX512-BF16 or AMX). Of others than x86 torch does not tell."""
+    asked = [getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
+    if platform.machine().lower() not in ("x86_64", "amd64") or None in asked:
+        return True
+    return any(is_supported() for is_supported in asked if is_supported is not None)
 
 
 def settings_here(settings: TrainSettings) -> TrainSettings:

@@ -12,7 +12,7 @@ from labelemb import __version__
 from labelemb.lab.data import Fold, lasting_path, load_data, load_data_if_any
 from labelemb.lab.methods.method import Method, parse_method
 from labelemb.lab.recipes.recipe import Recipe
-from labelemb.lab.runs.engine import Sharing, make_fabric
+from labelemb.lab.runs.engine import Sharing, make_fabric, precision_note
 from labelemb.lab.runs.folder import RunFolder, find_runs
 from labelemb.lab.runs.labels import LabelSource, ReusedLabels
 from labelemb.lab.runs.messages import Progress, Report, RunOptions, Warn, ignore
@@ -89,7 +89,7 @@ def train_run(
         if fabric.is_global_zero:
             folder.begin(_run_record(identity, folder, data_path, options, reused), recipe)
         run = Run(fabric, recipe, method, seed, data, folder, options, reused, warn)
-        for note in run.notes:
+        for note in filter(None, (*run.notes, precision_note(recipe.train))):
             warn(note)
         run.resume(warn)
         with stop or StopRequests(enabled=fabric.world_size == 1) as requests:

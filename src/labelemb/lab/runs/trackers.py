@@ -71,15 +71,21 @@ class MlflowRun:
         return ""
 
     def _create(self, run: TrackedRun) -> str:
-        name = run.recipe.name
-        found = self._client.get_experiment_by_name(name)
-        experiment = self._client.create_experiment(name) if found is None else found.experiment_id
+        experiment = self._experiment(run.recipe.name)
         created: str = self._client.create_run(experiment, tags={"mlflow.runName": run.title}).info.run_id
         parameter = self._mlflow.entities.Param
         settings = [parameter(key, str(value)) for key, value in run.settings().items()]
         self._client.log_batch(created, params=settings)
         write_text(run.folder.path / "mlflow-run.txt", created + "\n")
         return created
+
+    def _experiment(self, name: str) -> str:
+        found = self._client.get_experiment_by_name(name)
+        if found is None:
+            with suppress(self._mlflow.exceptions.MlflowException):  # another run of the comparison was quicker
+                return self._client.create_experiment(name)
+            found = self._client.get_experiment_by_name(name)
+        return found.experiment_id
 
 
 class WandbRun:

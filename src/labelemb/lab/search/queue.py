@@ -20,12 +20,12 @@ WAIT_SECONDS = 1.0
 
 
 class TrialQueue:
-    """The trials of a study as runs for a `WorkerPool`: each trains its method with the search's one seed."""
+    """The trials of a study as runs for a pool: each trains its method with the search's one seed."""
 
-    def __init__(
-        self, study: Study, task: Task, folder: Path, limit: int | None, ended: Callable[[Trial], None] | None = None
-    ) -> None:
-        self.study, self.task, self.folder, self.limit, self._ended = study, task, folder, limit, ended
+    def __init__(self, study: Study, task: Task, folder: Path, limit: int | None) -> None:
+        self.study, self.task, self.folder, self.limit = study, task, folder, limit
+        self.ended: Callable[[Trial], None] = lambda trial: None
+        """Called with every trial that has ended."""
         self.longest = 0.0
         """Seconds of the longest whole training so far."""
         self._numbers: dict[Path, int] = {}
@@ -106,8 +106,7 @@ class TrialQueue:
 
     def _end(self, number: int, tell: Callable[[], None]) -> None:
         tell()
-        if self._ended is not None:
-            self._ended(next(trial for trial in self.study.trials() if trial.number == number))
+        self.ended(next(trial for trial in self.study.trials() if trial.number == number))
 
 
 def best_scores(run: RunFolder, task: Task) -> dict[int, float]:
