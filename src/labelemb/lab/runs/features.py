@@ -90,12 +90,13 @@ def _features(fabric: Fabric, body: FeatureBody, examples: Examples, precision: 
 @torch.inference_mode()
 def _computed(fabric: Fabric, body: FeatureBody, examples: Examples) -> Tensor:
     encoder: nn.Module = body.encoder.to(fabric.device)
-    found = []
+    batches, found = examples.batches(ROWS, None), []
     with evaluating(encoder), fabric.autocast():
-        for index in examples.batches(ROWS, None):
+        for index in batches:
             inputs, _ = examples.batch(index)
             found.append(encoder(*fabric.to_device(inputs)).float().cpu())
-    return torch.cat(found)
+    rows = torch.cat(found)
+    return torch.empty_like(rows).index_copy_(0, torch.cat(batches), rows)
 
 
 def _read(file: Path, rows: int) -> Tensor | None:

@@ -35,6 +35,12 @@ class TokenExamples(TextExamples):
         padded[places < lengths] = tokens
         return (padded,), self.targets[index]
 
+    def batches(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
+        """Index tensors of one epoch, shuffled with the generator; without one by length, which fills up little."""
+        if generator is not None:
+            return super().batches(batch_size, generator)
+        return list(self.starts.diff().argsort(stable=True).split(batch_size))
+
     def content(self) -> Iterator[memoryview]:
         """The bytes of all texts."""
         return tensor_bytes(self.features, self.starts)
