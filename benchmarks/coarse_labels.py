@@ -1,0 +1,94 @@
+"""How well learned similarities know the 20 coarse classes of CIFAR-100, which no training is told.
+
+python -m benchmarks.coarse_labels FOLDER    # of a comparison on CIFAR-100
+
+For each run: the mean rank of a label's four relatives (of the same coarse class) among the 99 other labels, sorted by
+similarity; 2.5 is perfect, 50 is chance. The similarity is that of the run's label space (label embedding, or the table
+of online smoothing), and for every run the row of its confusion matrix, whose empty cells share their ranks. And how
+many of the pairs of the paper's heatmap are each other's five nearest.
+"""
+
+import argparse
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import rankdata
+
+from labelemb import LabelSpace
+from labelemb.lab.runs.folder import RunFolder, find_runs
+from labelemb.lab.runs.labels import load_space
+from labelemb.lab.tasks.records import Confusion, read_record
+
+PAPER_GROUPS = (("bottle", "can"), ("bowl", "cup", "plate"), ("man", "woman", "boy"))
+NEAREST = 5
+
+
+def ranks(similarity: np.ndarray) -> np.ndarray:
+    """(labels, labels): the rank of each other label by similarity, 1 the most similar; equal ones share theirs."""
+    others = similarity.astype(np.float64)
+    np.fill_diagonal(others, -np.inf)  # last, so that it takes no rank from the others
+    return rankdata(-others, axis=1)
+
+
+def confusion_counts(confusion: Confusion) -> np.ndarray:
+    counts = np.zeros((len(confusion.labels), len(confusion.labels)))
+    for target, predicted, count in confusion.wrong:
+        counts[target, predicted] = count
+    return counts
+
+
+def relatives_rank(ranked: np.ndarray, names: list[str], coarse: dict[str, list[str]]) -> float:
+    """The mean rank of labels of the same coarse class."""
+    place = {name: index for index, name in enumerate(names)}
+    pairs = [(place[a], place[b]) for members in coarse.values() for a, b in combinations(members, 2)]
+    return float(np.mean([(ranked[a, b] + ranked[b, a]) / 2 for a, b in pairs]))
+
+
+def paper_pairs(ranked: np.ndarray, names: list[str]) -> str:
+    """Pairs of the paper's three groups that are among each other's nearest, of all."""
+    pairs = [(names.index(a), names.index(b)) for group in PAPER_GROUPS for a, b in combinations(group, 2)]
+    return f"{sum(max(ranked[a, b], ranked[b, a]) <= NEAREST for a, b in pairs)} of {len(pairs)}"
+
+
+def measure(run: RunFolder, coarse: dict[str, list[str]]) -> Iterator[tuple[str, str, float, str]]:
+    """A row for each similarity that a run has: what it is of, the mean rank of relatives, and the paper's pairs."""
+    result = run.require_result()
+    confusion = read_record(run.path / "confusion.json", Confusion)
+    sources = [("confusion matrix", confusion.labels, confusion_counts(confusion))]
+    if run.labels_file.exists():
+        space = load_space(run.path)
+        sources.insert(0, ("label space", list(space.names), space.matrix().numpy()))
+    for source, names, similarity in sources:
+        ranked = ranks(similarity)
+        yield (
+            f"{result.method}, seed {result.seed}",
+            source,
+            relatives_rank(ranked, names, coarse),
+            paper_pairs(ranked, names),
+        )
+
+
+def coarse_classes(spaces: Iterator[LabelSpace]) -> dict[str, list[str]]:
+    for space in spaces:
+        if space.superclasses:
+            return {name: list(members) for name, members in space.superclasses.items()}
+    raise SystemExit(
+        "no run has a label space with coarse classes: name a comparison on CIFAR-100 with label-embedding"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    runs = [run for run in find_runs(parser.parse_args().folder) if run.result() is not None]
+    coarse = coarse_classes(load_space(run.path) for run in runs if run.labels_file.exists())
+    print("| run | similarity | mean rank of relatives | pairs of the paper |\n| --- | --- | --: | --: |")
+    for run in runs:
+        for name, source, rank, pairs in measure(run, coarse):
+            print(f"| {name} | {source} | {rank:.1f} | {pairs} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

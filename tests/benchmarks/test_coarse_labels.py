@@ -1,0 +1,30 @@
+"""The measure of how well similarities know the coarse classes of CIFAR-100."""
+
+import numpy as np
+import pytest
+
+from benchmarks.coarse_labels import PAPER_GROUPS, paper_pairs, ranks, relatives_rank
+
+NAMES = [name for group in PAPER_GROUPS for name in group]
+COARSE = {"containers": NAMES[:5], "people": NAMES[5:]}
+
+
+def test_relatives_that_are_most_similar_have_the_best_mean_rank() -> None:
+    coarse = np.array([0] * 5 + [1] * 3)
+    known = ranks((coarse[:, None] == coarse).astype(float))
+    # four relatives share ranks 1 to 4, two share 1 and 2
+    assert relatives_rank(known, NAMES, COARSE) == pytest.approx((10 * 2.5 + 3 * 1.5) / 13)
+
+
+def test_similarities_that_know_nothing_share_all_ranks() -> None:
+    nothing = ranks(np.ones((8, 8)))
+    assert relatives_rank(nothing, NAMES, COARSE) == pytest.approx(4.0)  # the middle of 1 to 7
+    assert (nothing.diagonal() == 8).all()
+
+
+def test_a_pair_of_the_paper_counts_when_both_are_near() -> None:
+    similarity = np.zeros((20, 20))
+    names = [*NAMES, *(str(number) for number in range(12))]
+    similarity[:, 8:16] = 1  # eight others are nearer than all of the paper's
+    similarity[0, 1] = similarity[1, 0] = similarity[2, 3] = 2  # bottle and can, and bowl to cup alone
+    assert paper_pairs(ranks(similarity), names) == "1 of 7"
