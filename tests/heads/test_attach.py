@@ -138,7 +138,7 @@ def test_the_heads_call_options_do_not_reach_the_model_where_targets_are_none() 
 
 
 def test_a_training_step_moves_body_predictor_observer_and_embedding() -> None:
-    model = attach(plain_model(), "fc")
+    model = attach(plain_model(), "fc", embedding="dense")
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     model(X, targets=Y).loss.backward()

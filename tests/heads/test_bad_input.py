@@ -130,9 +130,12 @@ def test_a_bad_option_is_an_error_that_quotes_the_value(make: Any, said: str) ->
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: LabelEmbeddingHead(3, 4, rank=2), "rank=2 is an option of embedding=.compressed., but .* 'dense'"),
+        (lambda: LabelEmbeddingHead(3, 4, embedding="dense", rank=2), "rank=2 is an option .*compressed., but .* 'dense'"),
         (lambda: LabelEmbeddingHead(3, 4, embedding=DenseEmbedding(4), rank=2), "rank=2 .* a DenseEmbedding"),
-        (lambda: LabelEmbeddingHead(3, 4, rows_per_epoch=9), "rows_per_epoch=9 is an option of embedding=.running."),
+        (
+            lambda: LabelEmbeddingHead(3, 4, embedding="dense", rows_per_epoch=9),
+            "rows_per_epoch=9 .* embedding=.running.",
+        ),
         (lambda: LabelEmbeddingHead(3, 4, embedding=RunningEmbedding(4), rows_per_epoch=9), "rows_per_epoch=9"),
         (lambda: LabelEmbeddingHead(3, 4, total_steps=9), "total_steps=9 would be ignored"),
         (lambda: LabelEmbeddingHead(3, 4, impl="autograd", chunk_rows=9), "chunk_rows is 9"),

@@ -23,7 +23,7 @@ def test_an_objective_prints_what_differs_from_the_default() -> None:
 
 
 def test_an_output_prints_its_loss_counts_and_five_terms_as_numbers() -> None:
-    head = LabelEmbeddingHead(2, 2)
+    head = LabelEmbeddingHead(2, 2, embedding="dense")
     with torch.no_grad():
         for parameter in head.parameters():
             parameter.zero_()

@@ -98,7 +98,7 @@ def test_the_terms_of_every_step_are_logged(kind: type[Classifier], tmp_path: Pa
 
 
 def test_the_label_space_is_saved_with_its_names(tmp_path: Path) -> None:
-    module = make()
+    module = make(embedding="dense")
     fit(module, tmp_path)
     space = LabelSpace.load(tmp_path / "label_space.safetensors")
     assert list(space.names) == ANIMALS

@@ -254,7 +254,8 @@ def test_embedding_rank_objective_and_options_reach_the_head(blobs: tuple[np.nda
     def head(**options: Any) -> Any:
         return quick(max_iter=1, **options).fit(*blobs).network_.head
 
-    assert isinstance(head(objective=Objective.paper()).embedding, DenseEmbedding)
+    assert head(objective=Objective.paper()).objective == Objective.paper()
+    assert isinstance(head(embedding="dense").embedding, DenseEmbedding)
     assert isinstance(head(embedding="compressed", rank=2).embedding, CompressedEmbedding)
     running = head(embedding="running").embedding
     assert isinstance(running, RunningEmbedding)

@@ -200,7 +200,7 @@ def test_the_best_model_brings_its_own_parts(tmp_path: Path) -> None:
 
 
 def test_the_label_space_has_the_models_names(tmp_path: Path) -> None:
-    model = attach_to_pretrained(tiny_models.bert())
+    model = attach_to_pretrained(tiny_models.bert(), embedding="dense")
     trainer_of(model, first_token_rows(), arguments(tmp_path, max_steps=2)).train()
     space = LabelSpace.load(tmp_path / "label_space.safetensors")
     assert list(space.names) == ANIMALS

@@ -14,7 +14,7 @@ LABELS = torch.tensor([0, 1, 2, 3, 1, -100, 2])
 
 def test_a_single_output_teaches_the_embedding_itself() -> None:
     torch.manual_seed(0)
-    head = SingleOutputHead(3, 4, objective=Objective()).double()
+    head = SingleOutputHead(3, 4, embedding="dense", objective=Objective()).double()
     assert head.observer is None
     table = head.embedding.weight.detach().clone().requires_grad_()
     z = linear(HIDDEN, head.predictor.weight, head.predictor.bias).detach()
@@ -30,7 +30,7 @@ def test_a_single_output_teaches_the_embedding_itself() -> None:
 
 def test_a_flat_target_keeps_the_labels_own_mass_and_nothing_of_its_similarities() -> None:
     torch.manual_seed(0)
-    head = FlatTargetHead(3, 4, objective=Objective()).double()
+    head = FlatTargetHead(3, 4, embedding="dense", objective=Objective()).double()
     with torch.no_grad():
         head.embedding.weight.normal_()
     z1 = linear(HIDDEN, head.predictor.weight, head.predictor.bias)
