@@ -47,7 +47,7 @@ def fit_temperature(logits: Tensor, targets: Tensor, *, ignore_index: int = -100
             f"logits have shape {tuple(logits.shape)} and targets {tuple(targets.shape)} ({targets.dtype}), but "
             f"(..., labels) and integer (...) are needed"
         )
-    labels, valid = checked_labels(targets, logits.shape[-1], ignore_index)
+    labels, valid, _ = checked_labels(targets, logits.shape[-1], ignore_index)
     logits, targets = logits[valid], labels[valid]
     if not len(targets):
         raise ValueError("there is no valid target to fit a temperature to")
@@ -91,7 +91,7 @@ def target_temperature(
         for states, wanted in kept:
             for part, labels in zip(states.split(PART_ROWS), wanted.split(PART_ROWS), strict=True):
                 logits, _ = _relative(predict(part))
-                labels, _ = checked_labels(labels, logits.shape[-1], ignore_index)
+                labels = checked_labels(labels, logits.shape[-1], ignore_index).labels
                 yield _Rows(logits, logits.gather(1, labels.unsqueeze(1)).squeeze(1))
 
     return _fit(parts)

@@ -51,6 +51,8 @@ class Clock:
         """The moment of a call that says `given`, or of the counted training calls."""
         if given is not None and not 0 <= given <= 1:
             raise ValueError(f"progress is {given}, but must be in [0, 1]")
+        if not self.has_schedule:
+            return Moment(given, True)
         step = None if updates is None else (int(updates) if can_look_at(updates) else updates)
         if given is not None and self.total_steps is not None:
             step = round(given * self.total_steps)

@@ -18,6 +18,7 @@ from labelemb.labelspace import LabelSpace
 from labelemb.losses.autograd import autograd_loss
 from labelemb.losses.batch import Batch
 from labelemb.losses.chunked import chunked_loss
+from labelemb.losses.closed_form import closed_form_loss, has_closed_form
 from labelemb.losses.kernel import PredictorKernel, kernel_loss
 from labelemb.losses.objective import Objective
 from labelemb.losses.parts import Parts, apply_linear
@@ -185,7 +186,10 @@ class LabelEmbeddingHead(Head):
             return kernel_loss(self.parts(), batch, self.kernel, choice.options)
         if choice.uses_chunks(batch, self.num_labels):
             return chunked_loss(self.parts(), batch, choice.options)
-        return autograd_loss(self.parts(), batch)
+        parts = self.parts()
+        if self.impl == "auto" and has_closed_form(parts, batch):
+            return closed_form_loss(parts, batch)
+        return autograd_loss(parts, batch)
 
     def _count(self, found: LossResult) -> None:
         if found.right is not None:

@@ -22,20 +22,22 @@ class LogitHead(Head):
     def _training_output(self, batch: Batch) -> HeadOutput:
         logits = self.logits(batch.hidden)
         wide = batch.masked(widened(logits))
-        hard, soft, loss = self._rows(wide, batch)
-        if batch.reduction == "none":
-            zero = torch.zeros_like(hard)
-            terms = LossTerms(*(batch.rowwise(term) for term in (hard, soft, zero, zero, zero)))
-            loss = batch.rowwise(loss)
-        else:
-            total = batch.divisor
-            loss = loss.sum() / total
-            zero = loss.new_zeros(())
-            terms = LossTerms(hard.detach().sum() / total, soft.detach().sum() / total, zero, zero, zero)
+        loss, terms = self._per_row(wide, batch) if batch.reduction == "none" else self._mean(wide, batch)
         correct = count_correct(logits, batch)
         if self.training:
             self._learn(wide.detach(), batch)
         return HeadOutput(loss, terms, batch.rowwise(logits), correct)
+
+    def _mean(self, logits: Tensor, batch: Batch) -> tuple[Tensor, LossTerms]:
+        hard, soft, loss = self._rows(logits, batch)
+        total, zero = batch.divisor, batch.divisor.new_zeros(())
+        terms = LossTerms(hard.detach().sum() / total, soft.detach().sum() / total, zero, zero, zero)
+        return loss.sum() / total, terms
+
+    def _per_row(self, logits: Tensor, batch: Batch) -> tuple[Tensor, LossTerms]:
+        hard, soft, loss = self._rows(logits, batch)
+        zero = torch.zeros_like(hard)
+        return batch.rowwise(loss), LossTerms(*(batch.rowwise(term) for term in (hard, soft, zero, zero, zero)))
 
     def _rows(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """The unweighted hard and soft part of each row and its loss, each times the row's weight; all (rows,)."""

@@ -15,6 +15,7 @@ from labelemb.losses.batch import Batch
 from labelemb.losses.chunked import chunked_loss
 from labelemb.losses.objective import Objective
 from labelemb.losses.parts import Parts
+from labelemb.losses.result import LossTerms
 from labelemb.losses.terms import target_shares
 
 
@@ -73,6 +74,14 @@ class PlainHead(LogitHead):
         targets = EvenTargets(self.num_labels) if self.label_smoothing else None
         found = chunked_loss(Parts(self.predictor, None, targets, self.mixing), batch, choice.options)
         return HeadOutput(found.loss, found.terms, found.logits, found.correct)
+
+    def _mean(self, logits: Tensor, batch: Batch) -> tuple[Tensor, LossTerms]:
+        if self.label_smoothing or batch.labels is None or not batch.unweighted:
+            return super()._mean(logits, batch)
+        # one operation for all rows: with few labels, starting operations is what costs
+        loss = F.cross_entropy(logits, batch.labels, reduction="sum") / batch.divisor
+        zero = batch.divisor.new_zeros(())
+        return loss, LossTerms(loss.detach(), zero, zero, zero, zero)
 
     def _shares(self, batch: Batch) -> tuple[Tensor | float, Tensor | float]:
         if not self.mass_floor:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from labelemb.losses.batch import Batch
 from labelemb.losses.groups import group_by_label
-from labelemb.losses.parts import Parts, apply_linear
+from labelemb.losses.parts import Parts, apply_linear, without_autocast
 from labelemb.losses.result import LossResult, LossTerms, RightLabels
 from labelemb.losses.terms import Observation, largest_at, observe, softened, target_shares, training_terms
 from labelemb.support.tensors import widened
@@ -51,9 +51,22 @@ def autograd_loss(parts: Parts, batch: Batch) -> LossResult:
     """The objective of a batch."""
     z1 = apply_linear(parts.predictor, batch.hidden)
     z2 = None if parts.observer is None else apply_linear(parts.observer, batch.for_observer.observer_input)
-    with torch.autocast(z1.device.type, enabled=False):
+    with without_autocast(z1.device.type):
         work = _IntegerLabels(parts, batch) if batch.labels is not None else _SoftTargets(parts, batch)
         return work.result(z1, z2)
+
+
+def objective_again(
+    parts: Parts, batch: Batch, z1: Tensor, z2: Tensor, embedded: tuple[Tensor, Tensor | None]
+) -> tuple[Tensor, LossTerms]:
+    """Loss and terms of a call that was answered already.
+
+    `embedded` is what the embedding said then: the soft targets (rows, labels), and the logarithms of the trained rows
+    of the batch's distinct labels.
+    """
+    work = _Again(parts, batch, *embedded)
+    first, second = work.read(z1, z2)
+    return work.mean(work.predict(first), work.see(first, second))
 
 
 class _Objective:
@@ -203,10 +216,14 @@ class _IntegerLabels(_Objective):
         return Reading(*first), Reading(*second)
 
     def predict(self, first: Reading) -> PredictorRows:
-        with torch.no_grad():
-            q = self.embedding.probabilities(self.labels).to(first.log_p.dtype)  # (rows, labels)
+        q = self.soft_targets().to(first.log_p.dtype)
         own_mass = q.gather(-1, self.labels.unsqueeze(-1)).squeeze(-1) if self.objective.mass_floor > 0 else None
         return self.predictor_rows(first.own_loss, -(q * first.log_p).sum(-1), own_mass)
+
+    def soft_targets(self) -> Tensor:
+        """(rows, labels)."""
+        with torch.no_grad():
+            return self.embedding.probabilities(self.labels)
 
     def count_correct(self, first: Reading) -> Tensor:
         return first.right.sum()
@@ -220,23 +237,39 @@ class _IntegerLabels(_Objective):
         return self.batch.weights * values
 
     def learn(self, teacher: Reading) -> Tensor:
-        num_labels = teacher.logits.shape[-1]
-        with torch.no_grad():
-            labels, place, slots = group_by_label(self.seen_labels, num_labels)
-            # a row's gate at its label: one product then sums rows by label, the sums of its columns are the masses
-            gates = self.gate(teacher).unsqueeze(-1)
-            gates = gates.new_zeros(len(place), slots).scatter_(1, place.unsqueeze(-1), gates)
-            sums, masses = gates.T @ softened(teacher.logits, self.objective.tau), gates.sum(0)
-            self.embedding.begin(self.valid_rows)
+        labels, sums, masses = self.seen_sums(teacher)
+        self.embedding.begin(self.valid_rows)
         term = self.embedding.learn_from(labels, sums, masses)
         self.embedding.finish()
         return term
+
+    def seen_sums(self, teacher: Reading) -> tuple[Tensor | None, Tensor, Tensor]:
+        """What the embedding learns from: labels, their summed z2'' and the weights in it."""
+        with torch.no_grad():
+            groups = group_by_label(self.seen_labels, teacher.logits.shape[-1])
+            sums, masses = groups.sums(softened(teacher.logits, self.objective.tau), self.gate(teacher))
+        return groups.labels, sums, masses
 
     def embedding_rows(self, teacher: Reading) -> Tensor:
         log_e = self.embedding.trained_log_rows(self.seen_labels)
         if log_e is None:
             return torch.zeros_like(self.seen_weights)
         return self.gate(teacher) * -(softened(teacher.logits, self.objective.tau) * log_e).sum(-1)
+
+
+class _Again(_IntegerLabels):
+    """A call that was answered already, to be differentiated: nothing learns from it a second time."""
+
+    def __init__(self, parts: Parts, batch: Batch, q: Tensor, log_rows: Tensor | None) -> None:
+        super().__init__(parts, batch)
+        self.q, self.log_rows = q, log_rows
+
+    def soft_targets(self) -> Tensor:
+        return self.q
+
+    def learn(self, teacher: Reading) -> Tensor:
+        _, sums, _ = self.seen_sums(teacher)
+        return sums.new_zeros(()) if self.log_rows is None else -(sums * self.log_rows).sum()
 
 
 class _SoftTargets(_Objective):
@@ -306,7 +339,8 @@ def count_correct(logits: Tensor, batch: Batch) -> Tensor:
     """Valid rows whose true label has the largest logit, ties included; with soft targets, whose top label has it."""
     logits = logits.detach()
     if batch.labels is not None:
-        return (largest_at(logits, batch.labels.unsqueeze(-1)).squeeze(-1) & batch.valid).sum()
+        right = largest_at(logits, batch.labels.unsqueeze(-1))
+        return right.sum() if batch.all_valid else (right.squeeze(-1) & batch.valid).sum()
     targets = batch.unweighted_targets
     assert targets is not None
     top = targets == targets.amax(-1, keepdim=True)

@@ -50,9 +50,12 @@ class Batch:
     unweighted_targets: Tensor | None  # (rows, labels), the same without any weight: they tell what is right
     valid: Tensor  # (rows,)
     all_valid: bool  # False also where nobody may look
+    unweighted: bool  # all valid and of weight 1; False also where nobody may look
     weights: Tensor  # (rows,), 0 where ignored
     row_weights: Tensor  # (rows,), the same without the labels' weights
-    total: Tensor  # the sum of the weights, or what the caller puts in its place
+    divisor: (
+        Tensor  # the sum of the weights or what the caller puts in its place, tiny and not 0: a loss of no rows is 0
+    )
     shape: torch.Size  # the leading dimensions of hidden
     reduction: Literal["mean", "none"]
     progress: float | Tensor | None = None  # how far the training is; None without a clock
@@ -67,12 +70,7 @@ class Batch:
     @property
     def valid_rows(self) -> Tensor:
         """How many rows are valid."""
-        return self.valid.sum()
-
-    @property
-    def divisor(self) -> Tensor:
-        """`total`, or a tiny number where no row has any weight: the loss, a sum of zeros, is then 0 and not NaN."""
-        return self.total.clamp_min(torch.finfo(self.total.dtype).tiny)
+        return self.valid.new_full((), len(self.valid), dtype=torch.long) if self.all_valid else self.valid.sum()
 
     @property
     def observer_input(self) -> Tensor:
@@ -95,6 +93,7 @@ class Targets(NamedTuple):
     soft: Tensor | None  # (rows, labels)
     pairs: Tensor | None  # (rows, labels): soft targets times the labels' weights
     valid: Tensor  # (rows,)
+    all_valid: bool  # False also where nobody may look
 
 
 def read_batch(hidden: Tensor, targets: Tensor, rules: LabelRules, options: CallOptions) -> Batch:
@@ -106,8 +105,9 @@ def read_batch(hidden: Tensor, targets: Tensor, rules: LabelRules, options: Call
         raise ValueError(
             f"observed_hidden has shape {tuple(observed_hidden.shape)}, but hidden has {tuple(hidden.shape)}"
         )
-    labels, soft, pairs, valid = _read_targets(targets, shape, rules)
-    row_weights = valid.to(rules.dtype)
+    labels, soft, pairs, valid, all_valid = _read_targets(targets, shape, rules)
+    unweighted = all_valid and labels is not None and options.sample_weight is None and rules.label_weight is None
+    row_weights = valid.new_ones(len(valid), dtype=rules.dtype) if all_valid else valid.to(rules.dtype)
     if options.sample_weight is not None:
         row_weights = row_weights * _read_sample_weight(options.sample_weight, shape, rules.dtype)
     if pairs is not None:
@@ -119,7 +119,6 @@ def read_batch(hidden: Tensor, targets: Tensor, rules: LabelRules, options: Call
         weights = row_weights if per_label is None else row_weights * per_label.to(rules.dtype)[labels]
     hidden = _rows_of(hidden)
     observed = None if observed_hidden is None else _rows_of(observed_hidden.detach())
-    all_valid = can_look_at(valid) and bool(valid.all())
     if not all_valid:
         hidden = _finite_where_ignored(hidden, valid)
         observed = None if observed is None else _finite_where_ignored(observed, valid)
@@ -131,9 +130,10 @@ def read_batch(hidden: Tensor, targets: Tensor, rules: LabelRules, options: Call
         unweighted_targets=soft,
         valid=valid,
         all_valid=all_valid,
+        unweighted=unweighted,
         weights=weights,
         row_weights=row_weights,
-        total=weights.sum() if options.num_items is None else _read_num_items(options.num_items, weights),
+        divisor=_divisor(weights, unweighted, options.num_items),
         shape=shape,
         reduction=options.reduction,
         progress=options.progress,
@@ -159,22 +159,28 @@ def _finite_where_ignored(hidden: Tensor, valid: Tensor) -> Tensor:
     return zeros_where_ignored(hidden, valid | finite)
 
 
-def checked_labels(targets: Tensor, num_labels: int, ignore_index: int) -> tuple[Tensor, Tensor]:
-    """Integer targets as labels, 0 where ignored, and which are valid. Their range is checked on the CPU."""
+class CheckedLabels(NamedTuple):
+    """Integer targets as labels."""
+
+    labels: Tensor  # 0 where ignored
+    valid: Tensor
+    all_valid: bool  # False also where nobody may look
+
+
+def checked_labels(targets: Tensor, num_labels: int, ignore_index: int) -> CheckedLabels:
+    """Integer targets as labels, and which are valid. Their range is checked on the CPU."""
     if targets.is_floating_point() or targets.dtype is torch.bool or targets.is_complex():
         raise TypeError(f"targets are {targets.dtype}, but must be integer labels")
     labels = targets.long()
+    may_look = can_look_at(labels)
+    if may_look and not 0 <= ignore_index < num_labels and _out_of_range(labels, num_labels) is None:
+        return CheckedLabels(labels, torch.ones_like(labels, dtype=torch.bool), True)
     valid = labels != ignore_index
-    if not can_look_at(labels):
-        return torch.where(valid, labels, 0), valid
-    if _out_of_range(labels, num_labels) is not None:
-        labels = torch.where(valid, labels, 0)
-        bad = _out_of_range(labels, num_labels)
-        if bad is not None:
-            raise ValueError(f"a target is {bad}, but must be in [0, {num_labels}), or {ignore_index} to be ignored")
-    elif 0 <= ignore_index < num_labels:
-        labels = torch.where(valid, labels, 0)
-    return labels, valid
+    labels = torch.where(valid, labels, 0)
+    bad = _out_of_range(labels, num_labels) if may_look else None
+    if bad is not None:
+        raise ValueError(f"a target is {bad}, but must be in [0, {num_labels}), or {ignore_index} to be ignored")
+    return CheckedLabels(labels, valid, may_look and bool(valid.all()))
 
 
 def checked_weight(weight: Tensor, num_labels: int) -> Tensor:
@@ -207,11 +213,12 @@ def _read_targets(targets: Tensor, shape: torch.Size, rules: LabelRules) -> Targ
             )
         soft = _checked_soft_targets(targets.detach().reshape(-1, num_labels), rules.dtype)
         valid = soft.sum(-1) > 0
-        return Targets(None, soft, soft if label_weight is None else soft * label_weight.to(rules.dtype), valid)
+        pairs = soft if label_weight is None else soft * label_weight.to(rules.dtype)
+        return Targets(None, soft, pairs, valid, can_look_at(valid) and bool(valid.all()))
     if targets.shape != shape:
         raise ValueError(f"targets have shape {tuple(targets.shape)}, but the rows of hidden are {tuple(shape)}")
-    labels, valid = checked_labels(targets.reshape(-1), num_labels, rules.ignore_index)
-    return Targets(labels, None, None, valid)
+    labels, valid, all_valid = checked_labels(targets.reshape(-1), num_labels, rules.ignore_index)
+    return Targets(labels, None, None, valid, all_valid)
 
 
 def _checked_soft_targets(targets: Tensor, dtype: torch.dtype) -> Tensor:
@@ -239,9 +246,13 @@ def _read_sample_weight(sample_weight: Tensor, shape: torch.Size, dtype: torch.d
     return weights
 
 
-def _read_num_items(num_items: int | float | Tensor, weights: Tensor) -> Tensor:
-    if not isinstance(num_items, Tensor) and not (num_items > 0 and math.isfinite(num_items)):
+def _divisor(weights: Tensor, unweighted: bool, num_items: int | float | Tensor | None) -> Tensor:
+    if num_items is None and unweighted:
+        return weights.new_full((), len(weights))
+    if not isinstance(num_items, Tensor | None) and not (num_items > 0 and math.isfinite(num_items)):
         raise ValueError(f"num_items is {num_items}, but must be above 0")
-    if not isinstance(num_items, Tensor):
-        return weights.new_full((), num_items)
-    return num_items.to(weights)
+    if num_items is None:
+        total = weights.sum()
+    else:
+        total = num_items.to(weights) if isinstance(num_items, Tensor) else weights.new_full((), num_items)
+    return total.clamp_min(torch.finfo(total.dtype).tiny)

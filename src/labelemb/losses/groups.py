@@ -20,6 +20,12 @@ class LabelGroups(NamedTuple):
     place: Tensor  # (rows,)
     slots: int
 
+    def sums(self, values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows of values (rows, k) summed by label with their weights, (slots, k), and the summed weights (slots,)."""
+        # a row's weight at its label: one product then sums the rows by label
+        at_label = values.new_zeros(len(values), self.slots).scatter_(1, self.place.unsqueeze(1), weights.unsqueeze(1))
+        return at_label.T @ values, at_label.sum(0)
+
 
 def group_by_label(labels: Tensor, num_labels: int) -> LabelGroups:
     """Distinct labels; in fixed shapes where nobody may look, with unused slots that hold label 0 or repeat one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,3 +41,8 @@ def apply_linear(layer: LinearLayer, hidden: Tensor) -> Tensor:
     if hidden.dtype != layer.weight.dtype and not torch.is_autocast_enabled(hidden.device.type):
         hidden = hidden.to(layer.weight.dtype)
     return layer(hidden)
+
+
+def without_autocast(device: str) -> AbstractContextManager[object]:
+    """A block in full precision; free of charge where autocast is off already."""
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()

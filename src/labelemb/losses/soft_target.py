@@ -57,7 +57,7 @@ class SoftTargetLoss(nn.Module):
                 f"logits have shape {tuple(logits.shape)} and targets {tuple(targets.shape)}, but "
                 f"(..., {labels_there}) and (...) are needed"
             )
-        labels, valid = checked_labels(targets, labels_there, self.ignore_index)
+        labels, valid, _ = checked_labels(targets, labels_there, self.ignore_index)
         log_p = F.log_softmax(zeros_where_ignored(widened(logits), valid), dim=-1)
         q = self.embedding.probabilities(labels.reshape(-1)).reshape(log_p.shape).to(log_p.dtype)
         hard = -log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)

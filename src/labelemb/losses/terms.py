@@ -121,7 +121,7 @@ def cap_of(probability: Tensor, objective: Objective) -> Tensor:
 def cap_slope(probability: Tensor, objective: Objective) -> Tensor:
     """The derivative of the cap."""
     excess = probability - objective.alpha
-    side = excess.sign() if objective.two_sided_cap else (excess > 0).to(excess.dtype)
+    side = excess.sign() if objective.two_sided_cap else excess > 0
     return side if objective.cap_power == 1 else 2 * side * excess.abs()
 
 

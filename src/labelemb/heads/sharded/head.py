@@ -281,7 +281,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
 
     def _folded_weight(self, targets: Tensor, sample_weight: Tensor | None) -> Tensor:
         """The weight of each row times that of its label, which one of the processes knows."""
-        labels, _ = checked_labels(targets.reshape(-1), self.num_labels, self.ignore_index)
+        labels = checked_labels(targets.reshape(-1), self.num_labels, self.ignore_index).labels
         weights = self.shard.sum(self.shard.pick(_as_dtensor(self.weight).to_local(), labels)).reshape(targets.shape)
         return weights if sample_weight is None else weights * sample_weight
 
