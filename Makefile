@@ -24,7 +24,7 @@ INSTALL := -m pip install --quiet $(PIP_FLAGS) -c constraints.txt
 STAMP := $(VENV)/installed
 TOOLS_STAMP := $(VENV)/installed-tools
 EXTRAS := lab,text,sentencepiece,datasets,tensorboard,choose,plot,sklearn,transformers,lightning,onnx,browser,dev
-TOOLS := docs,package,ray
+TOOLS := docs,package,ray,mlflow,wandb
 PACKAGE_VENV := build/package-venv
 
 .PHONY: demo test test-all lint bench docs package clean
