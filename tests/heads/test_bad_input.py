@@ -130,7 +130,7 @@ def test_a_bad_option_is_an_error_that_quotes_the_value(make: Any, said: str) ->
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: LabelEmbeddingHead(3, 4, embedding="dense", rank=2), "rank=2 is an option .*compressed., but .* 'dense'"),
+        (lambda: LabelEmbeddingHead(3, 4, embedding="dense", rank=2), "rank=2 .*compressed., but .* 'dense'"),
         (lambda: LabelEmbeddingHead(3, 4, embedding=DenseEmbedding(4), rank=2), "rank=2 .* a DenseEmbedding"),
         (
             lambda: LabelEmbeddingHead(3, 4, embedding="dense", rows_per_epoch=9),
