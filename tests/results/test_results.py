@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import audit_trained
 from labelemb.lab.comparison.summary import read_results
 from labelemb.lab.comparison.tables import markdown, render, tables
 from labelemb.lab.methods.method import parse_method
@@ -18,6 +19,8 @@ RESULTS = ROOT / "results"
 KEPT = sorted(file.parent.name for file in RESULTS.glob("*/summary.json"))
 SHOWN = ("mnist-mlp", "clinc150", "clinc150-10", "mnist-cnn-bf16")
 """Comparisons whose tables stand in results/README.md as the command prints them."""
+AUDITS = ("audit-clinc150", "audit-mnist")
+"""Measurements of `benchmarks/audit_trained.py`, whose tables stand there too."""
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -61,6 +64,14 @@ def test_the_page_of_results_shows_the_rows_of_the_tables(name: str) -> None:
     for table in tables(summary):
         lines = [line for line in markdown(table.header, table.rows).splitlines() if "| reused-labels" not in line]
         assert not [line for line in lines if line not in shown]
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_the_page_of_results_shows_the_kept_scores_of_the_audit(name: str) -> None:
+    shown = set(text_of("results/README.md").splitlines())
+    lines = audit_trained.table(audit_trained.read_scores(RESULTS / "runs" / name)).splitlines()
+    assert len(lines) > 2
+    assert not [line for line in lines if line not in shown]
 
 
 def test_refresh_writes_the_tables_and_curves_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
