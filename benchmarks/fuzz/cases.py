@@ -2,36 +2,32 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from benchmarks.fuzz.case import Case
 from benchmarks.fuzz.damage import (
     ODD_NUMBERS,
     ODD_TEXTS,
     damage_bytes,
     damage_checkpoint,
-    damage_json,
+    damage_file,
     damage_lines,
-    damage_tensors,
+    damage_run,
     damage_toml,
-    sign,
 )
-from benchmarks.fuzz.workbench import IMAGE_SETTINGS, PAIR_SETTINGS, TEXT_SETTINGS, Workbench
+from benchmarks.fuzz.finding_cases import audit_case, search_case
+from benchmarks.fuzz.workbench import (
+    IMAGE_SETTINGS,
+    PAIR_SETTINGS,
+    TEXT_SETTINGS,
+    Workbench,
+    data_and_out,
+    settings_words,
+)
 from labelemb.lab.recipes.recipe import recipe_names, recipe_text
 
 SHORT = ("train.epochs=1",)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A command to run, the text of its standard input, and what was done before."""
-
-    kind: str
-    arguments: list[str]
-    about: str
-    unchanged: Path | None = None
-    """A run whose scores the command, if it gives any, must give as they were."""
 
 
 def make_case(number: int, seed: int, bench: Workbench, place: Path) -> Case:
@@ -41,6 +37,7 @@ def make_case(number: int, seed: int, bench: Workbench, place: Path) -> Case:
         *(("run folder", _run_folder), ("run folder", _run_folder), ("stopped run", _stopped_run)),
         *(("comparison", _comparison), ("label file", _label_file), ("data", _data), ("recipe", _recipe)),
         *(("inputs", _inputs), ("arguments", _arguments), ("arguments", _arguments)),
+        *(("audit", audit_case), ("search", search_case)),
     )
     _, make = kinds[number % len(kinds)]
     return make(rng, bench, place)
@@ -49,14 +46,14 @@ def make_case(number: int, seed: int, bench: Workbench, place: Path) -> Case:
 def _run_folder(rng: Random, bench: Workbench, place: Path) -> Case:
     kind = rng.choice(("texts", "texts", "images", "pairs"))
     run = shutil.copytree(bench.runs[kind], place / "run")
-    about, signed = _damage_run(run, rng)
+    about, signed = damage_run(run, rng)
     return Case("run folder", _reading(rng, kind, run, bench), about, None if signed else bench.runs[kind])
 
 
 def _comparison(rng: Random, bench: Workbench, place: Path) -> Case:
     folder = shutil.copytree(bench.comparison, place / "comparison")
-    about, _ = _damage_run(rng.choice(sorted(folder.glob("*/seed-*"))), rng)
-    again = ("compare", "text-csv", *_settings(TEXT_SETTINGS), "--data", str(bench.table), "--seeds", "2")
+    about, _ = damage_run(rng.choice(sorted(folder.glob("*/seed-*"))), rng)
+    again = ("compare", "text-csv", *settings_words(TEXT_SETTINGS), "--data", str(bench.table), "--seeds", "2")
     arguments = ["report", str(folder)]
     if rng.random() < 0.2 and all(run.joinpath("result.json").exists() for run in folder.glob("*/seed-*")):
         arguments = [*again, "--out", str(folder)]  # draws pictures, which takes long
@@ -69,8 +66,8 @@ def _stopped_run(rng: Random, bench: Workbench, place: Path) -> Case:
         damage_checkpoint(run / "checkpoint", rng)
         about = "checkpoint, signed"
     else:
-        about, _ = _damage_run(run, rng)
-    again = ["train", "text-csv", *_settings(TEXT_SETTINGS), "--data", str(bench.table), "--out", str(run)]
+        about, _ = damage_run(run, rng)
+    again = ["train", "text-csv", *settings_words(TEXT_SETTINGS), "--data", str(bench.table), "--out", str(run)]
     return Case("stopped run", rng.choice((again, again, ["report", str(run)])), about)
 
 
@@ -80,14 +77,21 @@ def _label_file(rng: Random, bench: Workbench, place: Path) -> Case:
     if file.suffix == ".csv":
         file.write_bytes(rng.choice((damage_bytes, damage_lines))(file.read_bytes(), rng))
     else:
-        _damage(file, rng)
+        damage_file(file, rng)
     arguments = rng.choice(
         (
             ["nearest", str(file), "music"],
             ["nearest", str(file), "--frequent", "2", "--json"],
             ["heatmap", str(file), "--json"],
             ["map", str(file), "--json"],
-            ["train", "text-csv", *_settings(TEXT_SETTINGS), *_data_and_out(bench.table, place), "--labels", str(file)],
+            [
+                "train",
+                "text-csv",
+                *settings_words(TEXT_SETTINGS),
+                *data_and_out(bench.table, place),
+                "--labels",
+                str(file),
+            ],
         )
     )
     return Case("label file", arguments, file.name)
@@ -98,19 +102,21 @@ def _data(rng: Random, bench: Workbench, place: Path) -> Case:
     if kind == "texts":
         data = Path(shutil.copy(bench.table, place / "texts.csv"))
         data.write_bytes(rng.choice((damage_bytes, damage_lines))(data.read_bytes(), rng))
-        return Case("data", ["train", "text-csv", *_settings(TEXT_SETTINGS), *_data_and_out(data, place)], "texts.csv")
+        return Case(
+            "data", ["train", "text-csv", *settings_words(TEXT_SETTINGS), *data_and_out(data, place)], "texts.csv"
+        )
     if kind == "images":
         data = shutil.copytree(bench.images, place / "images")
         file = rng.choice(sorted(data.glob("*/*.png")))
         file.write_bytes(damage_bytes(file.read_bytes(), rng))
         if rng.random() < 0.2:
             file.rename(file.with_name(rng.choice(("x" * 200, "\u202ea\x1b", "noend")) + file.suffix))
-        arguments = ["train", "image-folder", *_settings(IMAGE_SETTINGS), *_data_and_out(data, place)]
+        arguments = ["train", "image-folder", *settings_words(IMAGE_SETTINGS), *data_and_out(data, place)]
         return Case("data", arguments, str(file.relative_to(place)))
     data = shutil.copytree(bench.path / "pairs", place / "pairs")
     file = rng.choice(sorted(data.iterdir()))
     file.write_bytes(rng.choice((damage_bytes, damage_lines))(file.read_bytes(), rng))
-    arguments = ["train", "multi30k-en-de-small", *_settings(PAIR_SETTINGS), *_data_and_out(data, place)]
+    arguments = ["train", "multi30k-en-de-small", *settings_words(PAIR_SETTINGS), *data_and_out(data, place)]
     return Case("data", arguments, file.name)
 
 
@@ -120,7 +126,7 @@ def _recipe(rng: Random, bench: Workbench, place: Path) -> Case:
     content = recipe_text(name).encode()
     file.write_bytes(rng.choice((damage_toml, damage_toml, damage_bytes, damage_lines))(content, rng))
     data, settings = (bench.table, TEXT_SETTINGS) if name == "text-csv" else (place / "nowhere", SHORT)
-    return Case("recipe", ["train", str(file), *_settings(settings), *_data_and_out(data, place)], name)
+    return Case("recipe", ["train", str(file), *settings_words(settings), *data_and_out(data, place)], name)
 
 
 def _inputs(rng: Random, bench: Workbench, place: Path) -> Case:
@@ -140,8 +146,8 @@ def _arguments(rng: Random, bench: Workbench, place: Path) -> Case:
     run, out = str(bench.runs["texts"]), str(place / "out")
     table, lines = (Path(shutil.copy(bench.path / name, place)) for name in ("texts.csv", "lines.txt"))
     commands: tuple[list[str], ...] = (
-        ["train", "text-csv", *_settings(TEXT_SETTINGS), *_data_and_out(table, place), "--seed", "1"],
-        ["train", "text-csv", *_settings(TEXT_SETTINGS), *_data_and_out(table, place), "--method", "plain"],
+        ["train", "text-csv", *settings_words(TEXT_SETTINGS), *data_and_out(table, place), "--seed", "1"],
+        ["train", "text-csv", *settings_words(TEXT_SETTINGS), *data_and_out(table, place), "--method", "plain"],
         ["nearest", run, "music", "-k", "2"],
         ["heatmap", run, "--labels", "music,food", "--json"],
         ["map", run, "--json"],
@@ -153,6 +159,20 @@ def _arguments(rng: Random, bench: Workbench, place: Path) -> Case:
         ["recipes", "copy", "digits", f"{out}.toml"],
         ["data", "where", "mnist", "--data", str(place)],
         ["nearest", str(bench.labels[0]), "--list", str(lines)],
+        ["compare", "text-csv", *settings_words(TEXT_SETTINGS), *data_and_out(table, place), "--seeds", "1"],
+        [*bench.audit_words("texts"), "--seed", "0", "--parts", "train", "--out", out],
+        [
+            "audit",
+            "apply",
+            *(str(bench.audits["texts"] / f"{name}.csv") for name in ("audit", "corrections")),
+            "--out",
+            out,
+        ],
+        [*bench.choose_words, "--trials", "1", "--budget", "2s", "--out", out],
+        ["card", run, "-o", f"{out}.md"],
+        ["export", run, "-o", f"{out}.pt2", "--format", "torch"],
+        ["evaluate", run, "--worst", "2", "--csv"],
+        ["predict", run, str(lines), "--json", "-o", f"{out}.csv"],
         ["train", "digits", "--set", "train.epochs=0", "--out", out],
     )
     words = list(rng.choice(commands))
@@ -191,59 +211,10 @@ def _reading(rng: Random, kind: str, run: Path, bench: Workbench) -> list[str]:
         ["report", str(run)],
         ["nearest", str(run), "--frequent", "2"],
         ["map", str(run), "--json"],
+        ["card", str(run)],
+        ["card", str(run)],
+        ["evaluate", str(run), "--worst", "3"],
     )
+    if rng.random() < 0.04:  # takes seconds
+        return ["export", str(run), "--format", rng.choice(("torch", "onnx"))]
     return rng.choice(commands)
-
-
-def _damage_run(run: Path, rng: Random) -> tuple[str, bool]:
-    """Damage a file of a run; what was damaged, and whether that can change what the run answers."""
-    files = sorted(file for file in run.iterdir() if file.name != "lock" and file.is_file())
-    file = rng.choice(files)
-    way = rng.random()
-    if way < 0.04:
-        file.unlink()
-        return f"{file.name} removed", True
-    if way < 0.08:
-        file.unlink()
-        file.mkdir()
-        return f"{file.name} is a folder", True
-    if way < 0.1:
-        file.unlink()
-        file.symlink_to(file.name)
-        return f"{file.name} is a loop of links", True
-    if way < 0.14:
-        file.write_bytes(rng.choice(files).read_bytes())
-        return f"{file.name} is another file", True
-    _damage(file, rng)
-    in_model = file.name in ("model.safetensors", "model.json")
-    if in_model and rng.random() < 0.6:
-        sign(run)
-        return f"{file.name}, signed", True
-    return file.name, not in_model
-
-
-def _damage(file: Path, rng: Random) -> None:
-    content = file.read_bytes()
-    if rng.random() < 0.35:
-        file.write_bytes(damage_bytes(content, rng))
-    elif file.suffix == ".json":
-        file.write_bytes(damage_json(content, rng))
-    elif file.suffix == ".toml":
-        file.write_bytes(damage_toml(content, rng))
-    elif file.suffix == ".safetensors":
-        damage_tensors(file, rng)
-    elif file.suffix == ".jsonl":
-        lines = content.splitlines()
-        index = rng.randrange(len(lines))
-        lines[index] = damage_json(lines[index], rng)
-        file.write_bytes(b"\n".join(lines))
-    else:
-        file.write_bytes(damage_bytes(content, rng))
-
-
-def _settings(settings: tuple[str, ...]) -> list[str]:
-    return [word for setting in settings for word in ("--set", setting)]
-
-
-def _data_and_out(data: Path, place: Path) -> list[str]:
-    return ["--data", str(data), "--out", str(place / "runs" / "new")]

@@ -108,6 +108,53 @@ def sign(run: Path) -> None:
     file.write_text(json.dumps(result))
 
 
+def damage_run(run: Path, rng: Random) -> tuple[str, bool]:
+    """Damage a file of a run; what was damaged, and whether that can change what the run answers."""
+    files = sorted(file for file in run.iterdir() if file.name != "lock" and file.is_file())
+    file = rng.choice(files)
+    way = rng.random()
+    if way < 0.04:
+        file.unlink()
+        return f"{file.name} removed", True
+    if way < 0.08:
+        file.unlink()
+        file.mkdir()
+        return f"{file.name} is a folder", True
+    if way < 0.1:
+        file.unlink()
+        file.symlink_to(file.name)
+        return f"{file.name} is a loop of links", True
+    if way < 0.14:
+        file.write_bytes(rng.choice(files).read_bytes())
+        return f"{file.name} is another file", True
+    damage_file(file, rng)
+    in_model = file.name in ("model.safetensors", "model.json")
+    if in_model and rng.random() < 0.6:
+        sign(run)
+        return f"{file.name}, signed", True
+    return file.name, not in_model
+
+
+def damage_file(file: Path, rng: Random) -> None:
+    """Damage a file in its bytes, or in the structure that its ending names."""
+    content = file.read_bytes()
+    if rng.random() < 0.35:
+        file.write_bytes(damage_bytes(content, rng))
+    elif file.suffix == ".json":
+        file.write_bytes(damage_json(content, rng))
+    elif file.suffix == ".toml":
+        file.write_bytes(damage_toml(content, rng))
+    elif file.suffix == ".safetensors":
+        damage_tensors(file, rng)
+    elif file.suffix == ".jsonl":
+        lines = content.splitlines()
+        index = rng.randrange(len(lines))
+        lines[index] = damage_json(lines[index], rng)
+        file.write_bytes(b"\n".join(lines))
+    else:
+        file.write_bytes(damage_bytes(content, rng))
+
+
 def _changed(values: Any, rng: Random, odd: tuple[Any, ...]) -> Any:
     """The same nested value with one entry changed, at a random depth."""
     if isinstance(values, dict) and values and rng.random() < 0.85:

@@ -1,5 +1,8 @@
-"""The intact files that the fuzz damages: tiny data, finished and stopped runs, a comparison and label files."""
+"""The intact files that the fuzz damages: tiny data, runs, a comparison, audits, a search and label files."""
 
+import contextlib
+import csv
+import io
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +10,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from benchmarks.fuzz.here import train_here
 from labelemb import LabelSpace
+from labelemb.lab.cli import command
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.lab.runs.loop import train_run
@@ -54,16 +59,42 @@ class Workbench:
         return self.path / "comparison"
 
     @property
+    def audits(self) -> dict[str, Path]:
+        """Audits with corrections.csv, by what they are about."""
+        return {name: self.path / "audits" / name for name in ("texts", "images")}
+
+    def audit_words(self, kind: str) -> list[str]:
+        """The command that made an audit, without its folder."""
+        recipe, settings, data = {
+            "texts": ("text-csv", TEXT_SETTINGS, self.table),
+            "images": ("image-folder", IMAGE_SETTINGS, self.images),
+        }[kind]
+        return ["audit", recipe, *settings_words(settings), "--data", str(data), "--folds", "2", "--jobs", "1"]
+
+    @property
+    def choice(self) -> Path:
+        """The folder of a search with three trials."""
+        return self.path / "choice"
+
+    @property
+    def choose_words(self) -> list[str]:
+        """The command that made the search, without its folder and number of trials."""
+        words = ["choose", "text-csv", *settings_words(TEXT_SETTINGS), "--data", str(self.table)]
+        return [*words, "--fresh-seeds", "1", "--jobs", "1"]
+
+    @property
     def labels(self) -> list[Path]:
         return [self.path / name for name in ("dense.safetensors", "top-k.safetensors", "similar.csv")]
 
 
 def make_workbench(path: Path) -> Workbench:
-    """Write all intact files."""
+    """Write all intact files. From then on all jobs train in this process."""
+    train_here()
     bench = Workbench(path)
     path.mkdir(parents=True, exist_ok=True)
     _write_data(bench)
     _train_runs(bench)
+    _make_findings(bench)
     matrix = [[0.8, 0.1, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]]
     dense, top_k, table = bench.labels
     LabelSpace.from_matrix(matrix, LABELS).save(dense)
@@ -119,3 +150,27 @@ def _train_runs(bench: Workbench) -> None:
     except Interrupted:
         return
     raise AssertionError("the run was not stopped")
+
+
+def _make_findings(bench: Workbench) -> None:
+    """Two audits with some corrections, and a search."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        for kind, folder in bench.audits.items():
+            command.execute([*bench.audit_words(kind), "--out", str(folder)])
+        command.execute([*bench.choose_words, "--trials", "3", "--out", str(bench.choice)])
+    for folder in bench.audits.values():
+        with (folder / "audit.csv").open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+        marks = zip(rows, ("wrong", "fine", "unsure", "wrong"), ("food", "", "", ""), strict=False)
+        lines = [f"{row['index']},{row['id']},{mark},{label}" for row, mark, label in marks]
+        (folder / "corrections.csv").write_text("\n".join(["index,id,mark,label", *lines]) + "\n")
+
+
+def settings_words(settings: tuple[str, ...]) -> list[str]:
+    """Settings as words of a command."""
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def data_and_out(data: Path, place: Path) -> list[str]:
+    """Where a command finds its data, and a new folder for what comes of it."""
+    return ["--data", str(data), "--out", str(place / "runs" / "new")]

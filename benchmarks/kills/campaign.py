@@ -1,50 +1,75 @@
-"""Trains a run uninterrupted, then again and again with kills, and compares every file byte by byte."""
+"""Runs each command uninterrupted, then again and again with kills, and compares every file byte by byte."""
 
 import json
 import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-SETTINGS = ("train.epochs=3", "body.hidden=[8]", "train.batch_size=8", "body.embedding_size=8", "body.dropout=0.2")
-TIMES = ("seconds", "seconds_per_epoch")
-"""What a clock wrote, and no two trainings have in common."""
+from benchmarks.kills.commands import VERBS, words, write_data
+
 MOST_KILLS = 12
-"""Of one training, before it is let run to its end."""
+"""Of one command, before it is let run to its end."""
+NOT_COMPARED = ("study.journal",)
+"""Optuna's journal has times and the names of processes; what it says of the trials is in choice.json."""
 
 
 @dataclass
 class Outcome:
     """How a campaign went."""
 
-    kills: int = 0
-    trainings: int = 0
-    after_training: int = 0
-    """Kills after the last update: while the last files were written."""
+    kills: Counter[str] = field(default_factory=Counter)
+    """By verb and who was killed."""
+    finished: Counter[str] = field(default_factory=Counter)
+    """Commands that came to their end after kills, by verb."""
+    late: int = 0
+    """Kills that were aimed at the last files."""
     problems: list[str] = field(default_factory=list)
 
 
-class Victims:
-    """The process that forks trainings, and how many operations an uninterrupted one does."""
+@dataclass(frozen=True)
+class End:
+    """How a command ended."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    status: int
+    operations: int
+    killed: bool
+    strays: int
+    """Workers that were still there long after."""
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A command, and what comes of it when nobody kills it."""
+
+    verb: str
+    command: list[str]
+    folder: Path
+    operations: int
+    last: int
+    """Of the operations, how many come after the last training."""
+    expected: dict[str, Any]
+
+
+class Executioner:
+    """The process that forks the commands."""
+
+    def __init__(self) -> None:
         command = [sys.executable, "-m", "benchmarks.kills.victim"]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.calls = place / "calls"
 
-    def run(self, arguments: list[str], operation: int | str | None) -> int:
-        """Run a command in a child that is killed at an operation; its wait status."""
-        order = {"arguments": arguments, "operation": operation, "calls": str(self.calls)}
+    def run(self, arguments: list[str], operation: int | str | None = None, who: str = "all") -> End:
+        """Run a command of which `who` is killed at an operation."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
+        order = {"arguments": arguments, "operation": operation, "who": who}
         print(json.dumps(order), file=self.process.stdin, flush=True)
-        status: int = json.loads(self.process.stdout.readline())
-        return status
+        return End(**json.loads(self.process.stdout.readline()))
 
     def close(self) -> None:
         assert self.process.stdin is not None
@@ -52,104 +77,84 @@ class Victims:
         self.process.wait()
 
 
-def run_campaign(kills: int, seed: int, place: Path) -> Iterator[Outcome]:
-    """Kill trainings until there were so many kills; yields the outcome so far after each training."""
-    data = _write_data(place)
-    victims = Victims(place)
+def run_campaign(kills: int, seed: int, place: Path, verbs: Sequence[str] = tuple(VERBS)) -> Iterator[Outcome]:
+    """Kill commands until there were so many kills; yields the outcome so far after each command."""
+    data = write_data(place)
+    executioner = Executioner()
     rng, outcome = random.Random(seed), Outcome()
     try:
-        victims.run(_command(data, place / "warm"), "warm up")
-        whole = place / "whole"
-        if victims.run(_command(data, whole), None) != 0:
-            raise RuntimeError("the training fails by itself")
-        operations, expected = int(victims.calls.read_text()), contents(whole)
-        last = _operations_after_training(victims, data, place)
-        while outcome.kills < kills:
-            killed = place / "killed"
-            shutil.rmtree(killed, ignore_errors=True)
-            _train_with_kills(victims, _command(data, killed), rng, operations, last, kills, outcome)
-            for problem in differences(expected, contents(killed)):
-                outcome.problems.append(f"after kill {outcome.kills} (seed {seed}): {problem}")
+        victims = [_prepare(executioner, verb, data, place) for verb in verbs]
+        while outcome.kills.total() < kills:
+            victim = rng.choice(victims)
+            shutil.rmtree(victim.folder, ignore_errors=True)
+            _run_with_kills(executioner, victim, rng, kills, outcome)
+            for problem in differences(victim.expected, contents(victim.folder)):
+                outcome.problems.append(f"{victim.verb}, after kill {outcome.kills.total()} (seed {seed}): {problem}")
+            outcome.finished[victim.verb] += 1
             yield outcome
     finally:
-        victims.close()
+        executioner.close()
 
 
-def _train_with_kills(
-    victims: Victims, command: list[str], rng: random.Random, operations: int, last: int, kills: int, outcome: Outcome
-) -> None:
-    """One training, killed several times on its way and at last let run to its end."""
-    outcome.trainings += 1
+def _prepare(executioner: Executioner, verb: str, data: Path, place: Path) -> Victim:
+    """Run a command without kills. All runs of it have one folder, for its name stands in their files."""
+    folder = place / verb
+    command = words(verb, data, folder)
+    executioner.run(command, "warm up")
+    shutil.rmtree(folder)
+    whole = executioner.run(command)
+    if whole.status != 0:
+        raise RuntimeError(f"{verb} fails by itself")
+    expected = contents(folder)
+    if verb == "train":
+        command = [*command, "--keep-checkpoints"]
+        shutil.rmtree(folder)
+        executioner.run(command)
+        (folder / "result.json").unlink()
+    last = executioner.run(command).operations
+    return Victim(verb, words(verb, data, folder), folder, whole.operations, last, expected)
+
+
+def _run_with_kills(executioner: Executioner, victim: Victim, rng: random.Random, kills: int, outcome: Outcome) -> None:
+    """One command, killed several times on its way and at last let run to its end."""
+
+    def note(problem: str) -> None:
+        outcome.problems.append(f"{victim.verb}, after kill {outcome.kills.total()}: {problem}")
+
     for _ in range(MOST_KILLS):
-        if outcome.kills >= kills:
+        if outcome.kills.total() >= kills:
             break
         late = rng.random() < 0.35
-        operation = operations - rng.randint(1, last) if late else rng.randrange(operations)
-        status = victims.run(command, operation)
-        if status == 0:  # it came to its end before the operation: a resumed training has fewer
+        operation = victim.operations - rng.randint(1, victim.last) if late else rng.randrange(victim.operations)
+        who = "all" if victim.verb == "train" else rng.choice(("all", "all", "worker", "command"))
+        end = executioner.run(victim.command, operation, who)
+        if end.strays:
+            note(f"{end.strays} stray workers")
+        if not end.killed:  # it came to its end before the operation: a resumed command has fewer
+            if end.status != 0:
+                note(f"the command failed with {end.status}")
             return
-        if status != 9:
-            outcome.problems.append(f"after kill {outcome.kills}: the command ended with {status} in place of a kill")
-            return
-        outcome.kills += 1
-        outcome.after_training += late
-    if (status := victims.run(command, None)) != 0:
-        outcome.problems.append(f"after kill {outcome.kills}: the command failed with {status}")
-
-
-def _operations_after_training(victims: Victims, data: Path, place: Path) -> int:
-    """How many operations a training does when only its end is left to do."""
-    folder = place / "end"
-    command = [*_command(data, folder), "--keep-checkpoints"]
-    victims.run(command, None)
-    (folder / "result.json").unlink()
-    victims.run(command, None)
-    return int(victims.calls.read_text())
+        outcome.kills[f"{victim.verb} ({who})"] += 1
+        outcome.late += late
+        if who != "worker" and end.status != 9:
+            note(f"the command ended with {end.status} in place of a kill")
+    if (status := executioner.run(victim.command).status) != 0:
+        note(f"the command failed with {status}")
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """Every file of a run: bytes, or for files with times in them their values without these."""
+    """Every file of a folder, with its bytes."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if not path.is_file():
-            found[name] = "a folder"
-        elif path.suffix in (".json", ".jsonl"):
-            found[name] = [_without_times(json.loads(line)) for line in _documents(path)]
-        else:
-            found[name] = path.read_bytes()
+        compared = path.is_file() and path.name not in NOT_COMPARED
+        found[str(path.relative_to(folder))] = path.read_bytes() if compared else "there"
     return found
 
 
 def differences(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """In which files two runs differ, those left over included."""
+    """In which files two folders differ, those left over included."""
     names = sorted(expected.keys() | found.keys())
-    words = {(True, False): "is missing", (False, True): "is left over", (True, True): "differs"}
+    verbs = {(True, False): "is missing", (False, True): "is left over", (True, True): "differs"}
     return [
-        f"{name} {words[name in expected, name in found]}" for name in names if expected.get(name) != found.get(name)
+        f"{name} {verbs[name in expected, name in found]}" for name in names if expected.get(name) != found.get(name)
     ]
-
-
-def _documents(path: Path) -> list[str]:
-    text = path.read_text()
-    return text.splitlines() if path.suffix == ".jsonl" else [text]
-
-
-def _without_times(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_times(entry) for key, entry in value.items() if key not in (*TIMES, "command")}
-    return [_without_times(entry) for entry in value] if isinstance(value, list) else value
-
-
-def _command(data: Path, out: Path) -> list[str]:
-    settings = [word for setting in SETTINGS for word in ("--set", setting)]
-    running = ["--threads", "1", "--checkpoint-seconds", "0"]
-    return ["train", "text-csv", *settings, "--data", str(data), "--out", str(out), *running]
-
-
-def _write_data(place: Path) -> Path:
-    place.mkdir(parents=True, exist_ok=True)
-    rows = [f"{label} words {number % 5},{label}" for number in range(12) for label in ("music", "weather", "food")]
-    data = place / "texts.csv"
-    data.write_text("\n".join(["text,label", *rows]) + "\n")
-    return data

@@ -1,24 +1,41 @@
-"""Trainings that are killed anywhere end as if nobody had killed them."""
+"""Commands that are killed anywhere end as if nobody had killed them."""
 
 from pathlib import Path
 
 import pytest
 
 campaign = pytest.importorskip("benchmarks.kills.campaign")
+commands = pytest.importorskip("benchmarks.kills.commands")
+processes = pytest.importorskip("benchmarks.kills.processes")
 
 
 @pytest.mark.slow
-def test_kills_change_no_byte_and_leave_nothing(tmp_path: Path) -> None:
-    for outcome in campaign.run_campaign(kills=12, seed=17, place=tmp_path):
+@pytest.mark.parametrize("verb", commands.VERBS)
+def test_kills_change_no_byte_and_leave_nothing(verb: str, tmp_path: Path) -> None:
+    for outcome in campaign.run_campaign(kills=5, seed=17, place=tmp_path, verbs=[verb]):
         assert outcome.problems == []
-    assert outcome.kills == 12
+    assert outcome.kills.total() == 5
 
 
 def test_a_file_that_differs_is_missing_or_is_left_over_is_found(tmp_path: Path) -> None:
-    expected = {"model.safetensors": b"1", "result.json": [{"error": 1}], "recipe.toml": b""}
-    found = {"model.safetensors": b"2", "result.json": [{"error": 1}], ".labelemb-1.tmp": b""}
+    expected = {"model.safetensors": b"1", "result.json": b"{}", "recipe.toml": b""}
+    found = {"model.safetensors": b"2", "result.json": b"{}", ".labelemb-1.tmp": b""}
     assert campaign.differences(expected, found) == [
         ".labelemb-1.tmp is left over",
         "model.safetensors differs",
         "recipe.toml is missing",
     ]
+
+
+def test_empty_folders_count_as_left_over(tmp_path: Path) -> None:
+    (tmp_path / "owners").mkdir()
+    assert campaign.differences({}, campaign.contents(tmp_path)) == ["owners is left over"]
+
+
+def test_a_worker_that_lives_on_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "STRAY_SECONDS", 0.0)
+    tree = processes.Tree()
+    tree.begin(None, "all")
+    assert tree.strays() == 0
+    tree.join()  # this process, which lives
+    assert tree.strays() == 1

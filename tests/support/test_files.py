@@ -154,3 +154,9 @@ def test_a_pipe_or_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> No
         os.close(reader)
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_folder_in_too_many_others_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="too many folders inside each other"):
+        files.make_folder(tmp_path.joinpath(*["a"] * 1500))
+    assert not list(tmp_path.iterdir())

@@ -5,7 +5,17 @@ import json
 import pytest
 
 from labelemb.support.errors import UserError
-from labelemb.support.wording import closest, did_you_mean, escape_text, json_line, one_line, quote_few, shorten
+from labelemb.support.wording import (
+    closest,
+    did_you_mean,
+    display_width,
+    escape_text,
+    json_line,
+    one_line,
+    padded,
+    quote_few,
+    shorten,
+)
 
 TITLE_ESCAPE = "\x1b]0;owned\x07"
 
@@ -48,6 +58,11 @@ def test_long_names_are_cut() -> None:
     assert shorten("abcdef", 6) == "abcdef"
     assert shorten("abcdefg", 6) == "abcde…"
     assert shorten(" " * 1000 + "a", 6) == "…"
+
+
+def test_columns_are_counted_as_a_terminal_does() -> None:
+    assert [display_width(text) for text in ("abc", "中文", "e\u0301", "한국어x")] == [3, 4, 1, 7]
+    assert padded("中文", 6) == "中文  "
 
 
 def test_few_names_are_quoted_and_the_rest_is_counted() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import os
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -13,7 +12,7 @@ from typing import Any
 
 from labelemb.support.cells import defused
 from labelemb.support.files import replacing
-from labelemb.support.wording import one_line, shorten
+from labelemb.support.wording import display_width, one_line, shorten
 
 WIDTH = 80
 GAP = 2
@@ -92,7 +91,7 @@ def _is_number(cell: str) -> bool:
 
 def _fitting_widths(lines: Sequence[Sequence[str]], numeric: Sequence[bool]) -> list[int]:
     """Widths that fit into WIDTH: the widest column of text is narrowed until the line fits."""
-    widths = [max(_width(line[place]) for line in lines) for place in range(len(lines[0]))]
+    widths = [max(display_width(line[place]) for line in lines) for place in range(len(lines[0]))]
     while sum(widths) + GAP * len(widths) > WIDTH:
         widest = max((place for place in range(len(widths)) if not numeric[place]), key=lambda place: widths[place])
         if widths[widest] <= NARROWEST:
@@ -105,27 +104,18 @@ def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) 
     padded = []
     for cell, width, is_number in zip(cells, widths, numeric, strict=True):
         fitted = _cut(cell, width)
-        space = " " * (width - _width(fitted))
+        space = " " * (width - display_width(fitted))
         padded.append(space + fitted if is_number else fitted + space)
     return (" " * GAP + (" " * GAP).join(padded)).rstrip()
 
 
 def _cut(text: str, width: int) -> str:
-    if _width(text) <= width:
+    if display_width(text) <= width:
         return text
     kept, used = "", 1
     for character in text:
-        used += _width(character)
+        used += display_width(character)
         if used > width:
             break
         kept += character
     return f"{kept}…"
-
-
-def _width(text: str) -> int:
-    """Columns of a terminal: East Asian wide characters take two, combining ones none."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text
-    )

@@ -11,7 +11,7 @@ from torch import Tensor
 from labelemb.labelspace.errors import LabelSpaceError
 from labelemb.labelspace.forms import BLOCK_NUMBERS, TINY, FactorForm, Form, TopKForm
 from labelemb.labelspace.record import LabelRecord
-from labelemb.support.wording import one_line
+from labelemb.support.wording import display_width, one_line, padded
 
 MOST_COMPARED_LABELS = 2000
 MOST_COMPARED_ENTRIES = 10**8
@@ -40,9 +40,9 @@ class Neighbors(list[Neighbor]):
 
     def __str__(self) -> str:
         names = [one_line(neighbor.name) for neighbor in self]
-        width = max(map(len, names), default=0)
+        width = max(map(display_width, names), default=0)
         lines = [f"nearest to {one_line(self.label)}:"]
-        lines += [f"  {name:<{width}}  {near.similarity:.4g}" for name, near in zip(names, self, strict=True)]
+        lines += [f"  {padded(name, width)}  {near.similarity:.4g}" for name, near in zip(names, self, strict=True)]
         if self.note:
             lines.append(f"  ({self.note})")
         return "\n".join(lines)

@@ -13,6 +13,10 @@ class UserError(Exception):
         super().__init__(one_line(text))
 
 
+class FileError(UserError):
+    """A user error of the disk: what was tried is right, and works once the disk lets it."""
+
+
 @contextmanager
 def enough_memory(what: str, advice: str) -> Iterator[None]:
     """Turns a failed allocation, where the user's numbers decide its size, into a `UserError` with advice."""

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from labelemb.support.errors import UserError
+from labelemb.support.errors import FileError, UserError
 
 try:
     import fcntl
@@ -32,6 +32,8 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise file_error("create the folder", path, error) from error
+    except RecursionError as error:
+        raise UserError(f"cannot create the folder {path}: too many folders inside each other") from error
 
 
 @contextmanager
@@ -128,9 +130,9 @@ def remove_leftovers(folder: Path) -> None:
             remove_quietly(path)
 
 
-def file_error(action: str, path: Path, error: OSError) -> UserError:
+def file_error(action: str, path: Path, error: OSError) -> FileError:
     """The user error for a failed system call: what was tried, where, and the system's reason."""
-    return UserError(f"cannot {action} {path}: {error.strerror or error}")
+    return FileError(f"cannot {action} {path}: {error.strerror or error}")
 
 
 def _create_aside(folder: Path) -> tuple[BinaryIO, Path]:

@@ -5,7 +5,7 @@ from html import escape
 from typing import Any, NamedTuple, TypeVar, overload
 
 from labelemb.support.optional import import_optional
-from labelemb.support.wording import shorten
+from labelemb.support.wording import display_width, padded, shorten
 
 LONGEST_CELL = 40
 MOST_PRINTED_ROWS = 60
@@ -47,8 +47,8 @@ class RowTable(Sequence[Row]):
     def __str__(self) -> str:
         shown = self._rows[:MOST_PRINTED_ROWS]
         table = [[column.heading for column in self.columns], *(self._cells(row) for row in shown)]
-        widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
-        lines = ["  ".join(map(str.ljust, cells, widths)).rstrip() for cells in table]
+        widths = [max(map(display_width, cells)) for cells in zip(*table, strict=True)]
+        lines = ["  ".join(map(padded, cells, widths)).rstrip() for cells in table]
         if len(shown) < len(self):
             lines.append(f"... and {len(self) - len(shown)} more")
         return "\n".join([*lines, *([f"({self.note})"] if self.note else [])])

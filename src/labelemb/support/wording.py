@@ -41,6 +41,20 @@ def shorten(text: str, longest: int) -> str:
     return line if max(len(line), len(text) // 10) <= longest else f"{line[: longest - 1]}…"
 
 
+def display_width(text: str) -> int:
+    """Columns of a terminal: East Asian wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text
+    )
+
+
+def padded(text: str, width: int) -> str:
+    """The text with spaces behind it, to so many columns of a terminal."""
+    return text + " " * (width - display_width(text))
+
+
 def json_line(value: Any) -> str:
     """A value as one line of JSON that keeps letters of all scripts and escapes what `escape_text` escapes."""
     line = json.dumps(value, ensure_ascii=False)

@@ -167,6 +167,15 @@ def test_nearest_lists_few_labels_and_names_a_run_of_a_comparison(run: Path, tmp
     assert capsys.readouterr().err == f"labelemb: {tmp_path} holds a comparison: name one of its runs, as {inside}\n"
 
 
+@pytest.mark.parametrize("verb", ["card", "evaluate", "export"])
+def test_a_comparison_in_place_of_a_run_is_answered_with_one_of_its_runs(
+    verb: str, run: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    inside = shutil.copytree(run, tmp_path / "plain" / "seed-3")
+    assert main([verb, str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"labelemb: {tmp_path} holds a comparison: name one of its runs, as {inside}\n"
+
+
 def test_nearest_prints_neighbours_of_a_run_or_a_file(run: Path, capsys: Capture) -> None:
     assert main(["nearest", str(run), "8", "3", "-k", "2"]) == 0
     from_run = capsys.readouterr().out

@@ -11,6 +11,7 @@ import pytest
 from labelemb.lab.comparison.pool import PlannedRun, RunEvent, RunOrder, WorkerPool
 from labelemb.lab.comparison.protocol import Busy, Done, Event, Failed, Moved, Started, WorkerSetup
 from labelemb.lab.runs.messages import Progress, RunOptions
+from labelemb.support.errors import UserError
 
 WORKER = """
 import json, os, signal, sys, time
@@ -173,3 +174,12 @@ def test_a_pool_that_cannot_even_begin_fails_its_tasks(tmp_path: Path, monkeypat
     events = list(pool(tmp_path, ["good", "good"], jobs=1).events())
     assert ends(events) == {0: Failed, 1: Failed}
     assert "No usable temporary directory" in failures(events)[-1].message
+
+
+def test_what_the_source_of_runs_raises_reaches_whoever_reads_the_events() -> None:
+    class FullDisk(RunOrder):
+        def take(self) -> PlannedRun | None:
+            raise UserError("the disk is full")
+
+    with pytest.raises(UserError, match="the disk is full"):
+        list(WorkerPool(FullDisk([]), 2, SETUP).events())

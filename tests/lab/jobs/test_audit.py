@@ -70,6 +70,14 @@ def test_finished_folds_are_kept(folder: Path, data: Path, monkeypatch: pytest.M
     assert (tmp_path / "again" / "audit.csv").read_bytes() == before
 
 
+def test_a_checkpoint_that_a_kill_left_beside_a_result_is_removed(folder: Path, data: Path, tmp_path: Path) -> None:
+    again = shutil.copytree(folder, tmp_path / "again")
+    left = again / "label-embedding" / "fold-1-of-2" / "checkpoint"
+    left.write_bytes(b"of the last update")
+    audit(quick_audit_recipe(), out=again, data=data, folds=2)
+    assert not left.exists()
+
+
 def test_only_missing_folds_are_trained(
     folder: Path, data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -104,6 +112,16 @@ def test_a_single_training_ranks_by_loss_and_says_that_it_hides_errors(data: Pat
 def test_methods_that_reuse_labels_are_refused(data: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="audit with label-embedding or plain"):
         audit(quick_audit_recipe(), out=tmp_path, data=data, method="reused-labels")
+
+
+def test_a_full_disk_leaves_no_empty_folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise UserError("cannot write recipe.toml: No space left on device")
+
+    monkeypatch.setattr(job, "keep_recipe", refuse)
+    with pytest.raises(UserError, match="No space left"):
+        audit(quick_audit_recipe(), out=tmp_path / "new" / "audit", data=data)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_fold_travels_to_a_worker_process(tmp_path: Path) -> None:

@@ -164,3 +164,13 @@ def test_two_processes_search_one_study_and_try_no_method_twice(tmp_path: Path) 
     methods = [trial["method"] for trial in trials]
     assert len(methods) == len(set(methods)) == 9
     assert {trial["state"] for trial in trials} <= {"complete", "pruned"}
+
+
+def test_a_full_disk_leaves_no_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise UserError("cannot write recipe.toml: No space left on device")
+
+    monkeypatch.setattr(job, "keep_recipe", refuse)
+    with pytest.raises(UserError, match="No space left"):
+        choose(quick_recipe(*SMALL), out=tmp_path / "new" / "choice", trials=1)
+    assert not (tmp_path / "new").exists()

@@ -52,6 +52,14 @@ def test_wrong_labels_are_replaced_and_the_order_of_the_data_comes_back(texts: P
     assert read(tmp_path / "cleaned.csv") == [["text", "label", "split"], *rows]
 
 
+@pytest.mark.parametrize("content", ["[]", "{}", '{"about": 5}', '{"about": {"columns": []}}', "{", "\ufeff"])
+def test_a_damaged_audit_json_is_one_line(texts: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "audit.json").write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=r"audit\.json is damaged .*run the audit again"):
+        apply_corrections(texts, corrections(tmp_path, [0, "a", "wrong", ""]), tmp_path / "cleaned.csv")
+    assert not (tmp_path / "cleaned.csv").exists()
+
+
 def test_a_wrong_example_without_a_label_is_left_out(texts: Path, tmp_path: Path) -> None:
     applied = apply_corrections(texts, corrections(tmp_path, [0, "a", "wrong", ""]), tmp_path / "cleaned.csv")
     assert applied.removed == 1

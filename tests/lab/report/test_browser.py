@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
 
+from labelemb import LabelSpace
 from labelemb.lab.report import write_report
 from labelemb.support.errors import UserError
 from tests.helpers.report_folders import NAMES, write_comparison, write_examples, write_translations, write_unfinished
@@ -284,6 +286,15 @@ def test_without_pictures_the_page_does_without(browser: Any, tmp_path: Path) ->
     assert browser.find_elements(By.CSS_SELECTOR, "#pair-table tbody tr")
     assert not browser.find_elements(By.CSS_SELECTOR, ".pictures")
     assert "icture" not in find(browser, "#pairs").text
+
+
+def test_characters_that_cannot_be_seen_are_shown_as_escapes(browser: Any, tmp_path: Path) -> None:
+    space = LabelSpace.from_matrix(torch.eye(3), ["\u202eevil\x1b", "中文", "plain"])
+    show(browser, write_report(write_comparison(tmp_path, space)))
+    assert search(browser, "evil") == ["\\u202eevil\\u001b"]
+    shown = find(browser, "body").text
+    assert "中文" in shown
+    assert not set("\u202e\x1b") & set(shown)
 
 
 def test_the_best_number_of_a_column_stands_out(page: Any) -> None:

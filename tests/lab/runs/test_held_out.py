@@ -1,5 +1,6 @@
 """What a fold keeps: predictions of what it held out, in few numbers, and losses averaged over the epochs."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from labelemb.support.interrupts import Interrupted
 from tests.helpers.quick_runs import StopAt, every_update_saved, quick_recipe, quick_run
 
 FOLD = Fold(0, 3)
+SIZE = 1797, 10
+"""Rows and labels of the digits."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +28,7 @@ def fold_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_run_reports_the_error_of_what_it_held_out(fold_run: Path) -> None:
-    found = read_predictions(fold_run)
+    found = read_predictions(fold_run, *SIZE)
     data = load_data(quick_recipe(), None, 0, FOLD)
     assert data.held_out is not None
     assert found.rows.equal(data.held_out.rows)
@@ -34,7 +37,7 @@ def test_the_run_reports_the_error_of_what_it_held_out(fold_run: Path) -> None:
 
 
 def test_losses_are_of_the_training_examples_and_averaged_over_the_epochs(fold_run: Path) -> None:
-    found = read_predictions(fold_run)
+    found = read_predictions(fold_run, *SIZE)
     assert len(found.losses) == len(found.train_rows)
     assert bool((found.losses > 0).all())
     losses = ExampleLosses(3, torch.device("cpu"))
@@ -95,4 +98,20 @@ def test_the_given_label_is_kept_even_where_it_is_not_among_the_most_probable() 
 def test_a_damaged_file_is_one_line(fold_run: Path, tmp_path: Path) -> None:
     (tmp_path / "held_out.safetensors").write_bytes(b"nothing")
     with pytest.raises(UserError, match="is damaged"):
-        read_predictions(tmp_path)
+        read_predictions(tmp_path, *SIZE)
+
+
+def test_predictions_that_are_not_as_the_fold_wrote_them_are_refused(fold_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(fold_run, tmp_path / "fold")
+    content = bytearray((run / "held_out.safetensors").read_bytes())
+    content[-100] ^= 1
+    (run / "held_out.safetensors").write_bytes(content)
+    with pytest.raises(UserError, match=r"held_out.safetensors is damaged \(SHA-256 mismatch"):
+        read_predictions(run, *SIZE)
+
+
+def test_rows_and_labels_that_the_data_does_not_have_are_refused(fold_run: Path) -> None:
+    with pytest.raises(UserError, match="rows are not those of a fold of this data"):
+        read_predictions(fold_run, 1000, 10)
+    with pytest.raises(UserError, match="labels are not those of a fold of this data"):
+        read_predictions(fold_run, 1797, 9)

@@ -13,6 +13,7 @@ from labelemb.lab.search.queue import MOST_DEATHS, TrialQueue, best_scores
 from labelemb.lab.search.space import STARTS, Space
 from labelemb.lab.search.study import Study
 from labelemb.lab.tasks.classification import Classification
+from labelemb.support.errors import UserError
 
 
 @pytest.fixture
@@ -104,3 +105,14 @@ def test_a_stopped_trial_stays_for_the_next_process_and_a_busy_one_comes_back(st
     study.close()
     again = Study(study.folder, seed=0, epochs=8, maximise=False, space=Space(10))
     assert taken(queue_of(again)) == run
+
+
+def test_a_trial_that_the_disk_stopped_is_tried_again_by_the_next_search(study: Study) -> None:
+    queue = queue_of(study, limit=1)
+    run = taken(queue)
+    with pytest.raises(UserError, match="No space left"):
+        queue.end(run, Failed("cannot write x: No space left on device", user_error=True, disk=True))
+    study.close()
+    again = Study(study.folder, seed=0, epochs=8, maximise=False, space=Space(10))
+    assert taken(queue_of(again, limit=1)).method == run.method
+    assert [trial.state for trial in again.trials()] == ["running"]

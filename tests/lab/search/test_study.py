@@ -1,5 +1,6 @@
 """The study: every trial once, none lost with its process, and the same proposals for the same seed."""
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -155,3 +156,48 @@ def test_many_labels_are_not_searched_with_tables_of_labels_by_labels() -> None:
     space = Space(9000)
     assert "online-smoothing" not in space.methods
     assert not any(start.method.startswith("online-smoothing") for start in space.starts)
+
+
+def test_the_lock_of_a_process_that_was_killed_is_removed_and_no_folder_stays(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], capture_output=True, check=False)
+    assert len(list((tmp_path / "owners").iterdir())) == 1
+    other, study = open_study(tmp_path), open_study(tmp_path)
+    assert len(list((tmp_path / "owners").iterdir())) == 2
+    other.close()
+    study.close()
+    assert not (tmp_path / "owners").exists()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"[]",
+        b'{"op_code": 99}',
+        b'{"op_code": 4, "study_id": 0, "intermediate_values": 3}',
+        b'{"op_code": 8, "trial_id": 0, "user_attr": {"method": 5}}',
+        b'{"op_code": 8, "trial_id": 0, "user_attr": {"method": "plane"}}',
+        b'{"op_code": 7, "trial_id": 0, "step": 1, "intermediate_value": NaN}',
+        b"\xff\xfe",
+    ],
+)
+def test_a_journal_with_an_entry_that_no_search_writes_is_one_line(tmp_path: Path, entry: bytes) -> None:
+    study = open_study(tmp_path)
+    assert study.take(None) is not None
+    study.close()
+    with (tmp_path / "study.journal").open("ab") as journal:
+        journal.write(entry.replace(b"{", b'{"worker_id": "x", ', 1) + b"\n")
+    with pytest.raises(UserError, match=r"study\.journal is damaged .*choose another --out, or delete it") as found:
+        open_study(tmp_path)
+    assert str(found.value).isprintable()
+    assert not (tmp_path / "owners").exists()
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    study = open_study(tmp_path)
+    assert study.take(None) is not None
+    monkeypatch.setattr("optuna.storages.journal.JournalFileBackend.append_logs", refuse)
+    with pytest.raises(UserError, match=r"cannot write in .*: No space left on device"):
+        study.end(0, "failed")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RUNS = Path("runs")
 """Where runs go unless --out says otherwise."""
 
-MOST_THREADS = 1024
+MOST_THREADS = MOST_JOBS = 1024
 TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 Verbs = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
@@ -225,6 +225,13 @@ def thread_count(text: str) -> int:
     """A number of threads that a processor can have."""
     if positive(text) > MOST_THREADS:
         raise argparse.ArgumentTypeError(f"{text} threads are too many: at most {MOST_THREADS}")
+    return int(text)
+
+
+def job_count(text: str) -> int:
+    """A number of processes that a machine may train in at once."""
+    if positive(text) > MOST_JOBS:
+        raise argparse.ArgumentTypeError(f"{text} jobs are too many: at most {MOST_JOBS}")
     return int(text)
 
 

@@ -12,6 +12,7 @@ from labelemb.lab.cli.arguments import (
     add_recipe,
     add_running,
     add_verb,
+    job_count,
     positive,
     read_cluster,
     read_recipe,
@@ -50,7 +51,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         "--parts", type=parts, default=("train",), metavar="P,P", help="parts of the data that are judged (train)"
     )
     audit.add_argument("--seed", type=seed_number, default=0, metavar="S", help="of folds and trainings (0)")
-    audit.add_argument("--jobs", type=positive, metavar="J", help="folds at once (one per core; with --ray, all)")
+    audit.add_argument("--jobs", type=job_count, metavar="J", help="folds at once (one per core; with --ray, all)")
     audit.add_argument(
         "--out", type=a_path, metavar="DIR", help="folder of the audit (runs/RECIPE-audit); apply: a file"
     )

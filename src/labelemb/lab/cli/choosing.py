@@ -13,6 +13,7 @@ from labelemb.lab.cli.arguments import (
     add_recipe,
     add_running,
     add_verb,
+    job_count,
     positive,
     read_cluster,
     read_recipe,
@@ -44,7 +45,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         "--fresh-seeds", type=positive, default=5, metavar="N", help="seeds of the final test, which follow --seed (5)"
     )
     choose.add_argument("--seed", type=seed_number, default=0, metavar="S", help="seed of all trainings searched (0)")
-    choose.add_argument("--jobs", type=positive, metavar="J", help="trainings at once (one per core; with --ray, all)")
+    choose.add_argument("--jobs", type=job_count, metavar="J", help="trainings at once (one per core; with --ray, all)")
     choose.add_argument("--out", type=a_path, metavar="DIR", help="folder of the choice (runs/choose/RECIPE)")
     add_running(choose, threads=1)
     add_cluster(choose)

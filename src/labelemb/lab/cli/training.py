@@ -14,7 +14,7 @@ from labelemb.lab.cli.arguments import (
     add_recipe,
     add_running,
     add_verb,
-    positive,
+    job_count,
     read_cluster,
     read_labels,
     read_recipe,
@@ -63,7 +63,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         metavar="N|A-B|A,B",
         help="seeds of each method: 0 to N-1 (5), a range as 100-102, or a list as 3,7",
     )
-    compare.add_argument("--jobs", type=positive, metavar="J", help="runs at once (one per core; with --ray, all)")
+    compare.add_argument("--jobs", type=job_count, metavar="J", help="runs at once (one per core; with --ray, all)")
     compare.add_argument("--out", type=a_path, metavar="DIR", help="folder of the runs (runs/RECIPE)")
     add_labels(compare)
     add_running(compare, threads=1)

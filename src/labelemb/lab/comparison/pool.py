@@ -141,12 +141,12 @@ class WorkerPool:
         self._setup, self._worker = setup, worker
         threads = setup.options.threads
         self._environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-        self._events: queue.SimpleQueue[RunEvent | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[RunEvent | Exception | None] = queue.SimpleQueue()
         self.slots = jobs
         self._slots = [_Slot(self, number) for number in range(jobs)]
 
     def events(self) -> Iterator[RunEvent]:
-        """The events of all workers, until all runs are done or failed."""
+        """The events of all workers, until all runs are done or failed. Raises what the source of runs raises."""
         for slot in self._slots:
             slot.thread.start()
         working = len(self._slots)
@@ -154,6 +154,8 @@ class WorkerPool:
             event = self._events.get()
             if event is None:
                 working -= 1
+            elif isinstance(event, Exception):
+                raise event
             else:
                 yield event
 
@@ -165,7 +167,7 @@ class WorkerPool:
         for slot in self._slots:
             slot.wait()
 
-    def put(self, event: RunEvent | None) -> None:
+    def put(self, event: RunEvent | Exception | None) -> None:
         self._events.put(event)
 
     def start_process(self, errors: IO[bytes]) -> subprocess.Popen[str]:
@@ -211,13 +213,20 @@ class _Slot:
 
     def _work(self) -> None:
         try:
-            with tempfile.TemporaryFile() as errors:
-                self._train_runs(errors)
-        except OSError as error:  # a temporary file cannot be made
-            while (run := self.pool.order.take()) is not None:
-                self.pool.order.end(run, self._send_event(run, Failed(_reason(error))))
+            errors = _temporary_file()
+            if isinstance(errors, OSError):
+                self._fail_runs(errors)
+            else:
+                with errors:
+                    self._train_runs(errors)
+        except Exception as error:  # of the source of runs: a search whose disk is full, say
+            self.pool.put(error)
         finally:
             self.pool.put(None)  # whoever reads the events must not wait for this slot any more
+
+    def _fail_runs(self, error: OSError) -> None:
+        while (run := self.pool.order.take()) is not None:
+            self.pool.order.end(run, self._send_event(run, Failed(_reason(error))))
 
     def _train_runs(self, errors: IO[bytes]) -> None:
         while not self._stopping and (run := self.pool.order.take()) is not None:
@@ -266,6 +275,13 @@ class _Slot:
     def _send_event(self, run: PlannedRun, event: Event) -> Event:
         self.pool.put(RunEvent(self.number, run, event))
         return event
+
+
+def _temporary_file() -> IO[bytes] | OSError:
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as error:
+        return error
 
 
 def needed_run_failed(title: str) -> Failed:

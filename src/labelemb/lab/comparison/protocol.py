@@ -64,6 +64,8 @@ class Failed(msgspec.Struct, frozen=True, tag_field="event", tag="failed"):
     trace: str = ""
     died: bool = False
     """Whether the worker's process ended without a word: the run itself may be right."""
+    disk: bool = False
+    """Whether the disk was the reason, as when it is full."""
 
 
 class Paused(msgspec.Struct, frozen=True, tag_field="event", tag="paused"):

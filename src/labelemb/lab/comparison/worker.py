@@ -30,7 +30,7 @@ from labelemb.lab.runs.loop import train_run
 from labelemb.lab.runs.messages import Progress
 from labelemb.lab.tasks import task_of_result
 from labelemb.lab.tasks.records import from_json, to_json
-from labelemb.support.errors import UserError
+from labelemb.support.errors import FileError, UserError
 from labelemb.support.interrupts import Interrupted, StopRequests
 
 
@@ -103,7 +103,7 @@ def train_request(setup: WorkerSetup, request: RunRequest, reporter: Reporter) -
     except FolderBusy:
         return Busy()
     except UserError as error:
-        return Failed(str(error), user_error=True)
+        return Failed(str(error), user_error=True, disk=isinstance(error, FileError))
     except Exception as error:
         return Failed(f"{type(error).__name__}: {error}", trace=traceback.format_exc())
     return Done(task_of_result(result).describe(result))

@@ -24,7 +24,7 @@ from labelemb.lab.runs.messages import RunOptions
 from labelemb.lab.runs.start import start_digest
 from labelemb.lab.tasks.records import RunIdentity
 from labelemb.support.errors import UserError
-from labelemb.support.files import make_folder
+from labelemb.support.folders import MadeFolder
 
 METHOD = "label-embedding"
 
@@ -88,7 +88,8 @@ def audit(
     failures = _train_folds(comparison, runs, read)
     if failures:
         return AuditOutcome(None, failures)
-    found = judge(read, [read_predictions(run.folder) for run in runs], _space(runs[0].folder))
+    size = len(read.targets), len(read.label_names)
+    found = judge(read, [read_predictions(run.folder, *size) for run in runs], _space(runs[0].folder))
     record = AuditRecord(
         recipe=recipe.name,
         method=parsed.name,
@@ -125,9 +126,18 @@ def _train_folds(comparison: Comparison, runs: Sequence[PlannedRun], read: Audit
     check_labels(comparison)
     if RunFolder(comparison.out).has_begun:
         raise UserError(f"{comparison.out} holds a single run, beside which an audit would lie: choose another --out")
-    make_folder(comparison.out)
+    made = MadeFolder.make(comparison.out)
+    try:
+        return _train_in_folder(comparison, runs, read)
+    finally:
+        made.undo(worthless=("recipe.toml",))  # nothing but the recipe came into it: no fold has begun
+
+
+def _train_in_folder(comparison: Comparison, runs: Sequence[PlannedRun], read: AuditedData) -> list[Failure]:
     for run in runs:
         _check_fold(comparison.recipe, run, read.digest)
+        if RunFolder(run.folder).result_file.exists():
+            RunFolder(run.folder).tidy()  # a kill may have come between its result and that
     missing = [run for run in runs if not RunFolder(run.folder).result_file.exists()]
     if not missing:
         return []

@@ -23,6 +23,7 @@ from labelemb.lab.comparison.make import make_pool
 from labelemb.lab.comparison.plan import Comparison
 from labelemb.lab.comparison.protocol import WorkerSetup
 from labelemb.lab.comparison.ray import Cluster
+from labelemb.lab.comparison.seeds import check_seeds
 from labelemb.lab.comparison.summary import Summary
 from labelemb.lab.comparison.tables import render
 from labelemb.lab.data import Dataset, load_data
@@ -41,7 +42,8 @@ from labelemb.lab.search.space import BASELINE, SMOOTHING, Space
 from labelemb.lab.search.study import Study, Trial
 from labelemb.lab.tasks import make_task
 from labelemb.support.errors import UserError
-from labelemb.support.files import make_folder, write_json, write_text
+from labelemb.support.files import write_json, write_text
+from labelemb.support.folders import MadeFolder
 
 TRIALS = 24
 """Trials of a search that is given neither a number nor a budget."""
@@ -138,6 +140,8 @@ def choose(
     for name, count in (("trials", trials), ("fresh_seeds", fresh_seeds), ("jobs", jobs)):
         if count is not None and count < 1:
             raise UserError(f"{name} is {count}, but must be 1 or more")
+    check_seeds(fresh_seeds)
+    check_seeds(range(seed, seed + 1 + fresh_seeds))
     search = Search(
         recipe,
         None if data is None else Path(data),
@@ -187,16 +191,7 @@ def searched_recipe(search: Search) -> tuple[Recipe, Dataset]:
 def _search(search: Search, recipe: Recipe, data: Dataset) -> tuple[list[Trial], Trial]:
     """Train trials until there are enough or the time is over; all of them, and the best."""
     folder, task = search.out / "search", make_task(recipe)
-    make_folder(folder)
-    keep_recipe(folder / "recipe.toml", recipe)
-    check_folder(_comparison(search, recipe, folder, []), data)
-    study = Study(
-        folder,
-        seed=search.seed,
-        epochs=recipe.train.epochs,
-        maximise=task.main.higher_is_better,
-        space=Space(len(data.label_names)),
-    )
+    study = _open_study(search, recipe, data)
     try:
         ended = [trial for trial in study.trials() if trial.state != "running"]
         queue = TrialQueue(study, task, folder, search.trials)
@@ -215,6 +210,25 @@ def _search(search: Search, recipe: Recipe, data: Dataset) -> tuple[list[Trial],
     if best is None:
         raise UserError(_nothing_finished(search, trials))
     return trials, best
+
+
+def _open_study(search: Search, recipe: Recipe, data: Dataset) -> Study:
+    """The study in its folder; nothing is left of a folder in which none could be begun."""
+    folder = search.out / "search"
+    made = MadeFolder.make(folder)
+    try:
+        keep_recipe(folder / "recipe.toml", recipe)
+        check_folder(_comparison(search, recipe, folder, []), data)
+        return Study(
+            folder,
+            seed=search.seed,
+            epochs=recipe.train.epochs,
+            maximise=make_task(recipe).main.higher_is_better,
+            space=Space(len(data.label_names)),
+        )
+    except BaseException:
+        made.undo(worthless=("recipe.toml",))
+        raise
 
 
 def _reserve(search: Search, slots: int, longest: float) -> float:

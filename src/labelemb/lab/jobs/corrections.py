@@ -6,10 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import msgspec
+
 from labelemb.lab.data.files import Row, read_rows
+from labelemb.lab.tasks.records import from_json
 from labelemb.support.cells import restored
 from labelemb.support.errors import UserError
-from labelemb.support.files import read_object, write_bytes
+from labelemb.support.files import file_error, write_bytes
 from labelemb.support.wording import did_you_mean, quote_few
 
 MARKS = ("wrong", "fine", "unsure", "")
@@ -35,6 +38,16 @@ class _Example:
     split: str
     label: str
     source: str
+
+
+class _About(msgspec.Struct, frozen=True):
+    columns: tuple[str, str] = ("text", "label")
+
+
+class _AuditFile(msgspec.Struct, frozen=True):
+    """What is read of audit.json."""
+
+    about: _About
 
 
 def apply_corrections(audit: Path, corrections: Path, out: Path, *, new_labels: bool = False) -> Applied:
@@ -125,8 +138,12 @@ def _column_names(audit: Path) -> tuple[str, str]:
     beside = audit.with_name("audit.json")
     if not beside.is_file():
         return "text", "label"
-    text, label = read_object(beside, ("about",))["about"].get("columns", ("text", "label"))
-    return str(text), str(label)
+    try:
+        return from_json(beside.read_bytes(), _AuditFile).about.columns
+    except OSError as error:
+        raise file_error("read", beside, error) from error
+    except ValueError as error:
+        raise UserError(f"{beside} is damaged ({error}): run the audit again, which keeps its folds") from error
 
 
 def _corrected(

@@ -27,9 +27,12 @@ def watch(pool: RunPool, show: Callable[[RunEvent], None], deadline: Callable[[]
         clock.start()
         for event in pool.events():
             show(event)
-    except (KeyboardInterrupt, Interrupted) as stopped:
+    except KeyboardInterrupt:
         pool.stop()
-        raise stopped if isinstance(stopped, Interrupted) else Interrupted(signal.SIGINT) from None
+        raise Interrupted(signal.SIGINT) from None
+    except BaseException:  # SIGTERM, or an error of the source of runs
+        pool.stop()
+        raise
     finally:
         ended.set()
         signal.signal(signal.SIGTERM, before)

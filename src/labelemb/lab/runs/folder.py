@@ -152,6 +152,8 @@ class RunFolder:
             raise UserError(f"there is no run folder {self.path}")
         found = self.result()
         if found is None:
+            if not self.has_begun and (below := find_runs(self.path)):
+                raise UserError(f"{self.path} holds a comparison: name one of its runs, as {below[0].path}")
             raise UserError(f"{self.path} holds no finished run (no result.json)")
         return found
 
@@ -208,11 +210,15 @@ class RunFolder:
         except (SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:  # a header that lies
             raise damaged(self.model_file, str(error)) from error
         about = read_record(self.about_model_file, ModelRecord)
+        self.check_files(self.model_file, self.about_model_file)
+        return tensors, about
+
+    def check_files(self, *files: Path) -> None:
+        """Refuse files that are not as the run wrote them, by the checksums in its result."""
         checksums = self.require_result().checksums
-        for file in (self.model_file, self.about_model_file):
+        for file in files:
             if file.name in checksums and (found := file_digest(file)) != checksums[file.name]:
                 raise damaged(file, _mismatch(checksums[file.name], found))
-        return tensors, about
 
     def label_counts(self) -> list[int] | None:
         """How often each label is a target in training; None if the run does not say."""

@@ -1,5 +1,6 @@
 """What a fold of an audit keeps: predictions of the examples that it held out, and losses of those it trained on."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,17 +8,20 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from labelemb.lab.data.dataset import HeldOut
+from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.tasks.task import Predict
 from labelemb.support.errors import UserError
-from labelemb.support.files import file_error, write_bytes
+from labelemb.support.files import file_digest, file_error, write_bytes
 
 FILE = "held_out.safetensors"
 TOP_K = 10
 """Largest probabilities that are kept of each example."""
+ROUNDING = 1e-4
+"""By how much a probability may be above 1."""
 BLOCK_NUMBERS = 4_000_000
 """Rows x labels that are predicted at once."""
 
@@ -95,20 +99,44 @@ def predict_held_out(held_out: HeldOut, predict: Predict, temperature: float, lo
     )
 
 
-def write_predictions(folder: Path, predictions: FoldPredictions) -> None:
+def write_predictions(folder: Path, predictions: FoldPredictions) -> dict[str, str]:
+    """Write held_out.safetensors; returns its checksum, by which `read_predictions` knows it again."""
     # copies: tensors that share their memory, as the rows of a single fold do, cannot be written
     write_bytes(folder / FILE, save({name: value.contiguous().clone() for name, value in vars(predictions).items()}))
+    return {FILE: file_digest(folder / FILE)}
 
 
-def read_predictions(folder: Path) -> FoldPredictions:
-    """The predictions of a finished fold."""
+def read_predictions(folder: Path, rows: int, num_labels: int) -> FoldPredictions:
+    """The predictions of a finished fold of data with so many rows and labels."""
     file = folder / FILE
     try:
-        return FoldPredictions(**load_file(file))
+        found = FoldPredictions(**load(file.read_bytes()))
+        RunFolder(folder).check_files(file)
+        if wrong := _wrong(found, rows, num_labels):
+            raise ValueError(f"{wrong} are not those of a fold of this data")
     except OSError as error:
         raise file_error("read", file, error) from error
-    except (SafetensorError, TypeError) as error:
+    except (SafetensorError, TypeError, ValueError, KeyError, RuntimeError) as error:  # a header that lies
         raise UserError(f"{file} is damaged ({error}): delete {folder} to train the fold again") from error
+    return found
+
+
+def _wrong(found: FoldPredictions, rows: int, num_labels: int) -> str:
+    """The first tensor of another shape, type or range than a fold writes; empty if there is none."""
+    held_out, trained, top_k = len(found.rows.flatten()), len(found.train_rows.flatten()), min(TOP_K, num_labels)
+    expected = {
+        "rows": (torch.int64, (held_out,), rows - 1),
+        "self_confidence": (torch.float32, (held_out,), 1 + ROUNDING),
+        "labels": (torch.int32, (held_out, top_k), num_labels - 1),
+        "values": (torch.float32, (held_out, top_k), 1 + ROUNDING),
+        "train_rows": (torch.int64, (trained,), rows - 1),
+        "losses": (torch.float32, (trained,), math.inf),
+    }
+    for name, (dtype, shape, most) in expected.items():
+        tensor: Tensor = getattr(found, name)
+        if tensor.dtype != dtype or tensor.shape != shape or not bool(((tensor >= 0) & (tensor <= most)).all()):
+            return name
+    return ""
 
 
 def join_folds(folds: Sequence[FoldPredictions], targets: np.ndarray) -> JoinedFolds:

@@ -23,7 +23,7 @@ from labelemb.lab.tasks.records import (
     to_json,
 )
 from labelemb.lab.tasks.task import FinalScores
-from labelemb.support.errors import UserError
+from labelemb.support.errors import FileError
 from labelemb.support.files import write_bytes, write_json
 
 
@@ -66,10 +66,10 @@ def finish_run(run: Run, identity: RunIdentity) -> RunResult:
         temperature = float(run.classifier.head.temperature)
         held_out = predict_held_out(run.data.held_out, run.logits, temperature, run.losses)
     checksums = _write_files(run, final) if run.fabric.is_global_zero else {}
+    if run.fabric.is_global_zero and held_out is not None:
+        checksums |= write_predictions(run.folder.path, held_out)
     result = make_result(run, identity, final, checksums)
     if run.fabric.is_global_zero:
-        if held_out is not None:
-            write_predictions(run.folder.path, held_out)
         write_json(run.folder.result_file, to_json(result))
         for log in run.evaluation_logs:
             log.close()
@@ -116,7 +116,7 @@ def _write_files(run: Run, final: FinalScores) -> dict[str, str]:
         try:
             _with_data(space, run.data).save(run.folder.labels_file)
         except LabelSpaceError as error:  # a full disk, say
-            raise UserError(str(error)) from error
+            raise FileError(str(error)) from error
     for name, content in final.files.items():
         write_json(run.folder.path / name, content)
     examples = draw_examples(run.read_data)

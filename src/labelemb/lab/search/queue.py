@@ -12,6 +12,7 @@ from labelemb.lab.runs.checkpoint import drop_checkpoints
 from labelemb.lab.runs.folder import RunFolder, run_folder
 from labelemb.lab.search.study import Study, Trial
 from labelemb.lab.tasks.task import Task
+from labelemb.support.errors import FileError
 
 MOST_DEATHS = 3
 """How often a trial may lose its worker process before it counts as failed: its settings may be what kills it."""
@@ -98,6 +99,8 @@ class TrialQueue:
             self._paused.append(replace(run, pause_epoch=self.study.halving.next_rung(run.pause_epoch)))
 
     def _fail(self, run: PlannedRun, number: int, failed: Failed) -> None:
+        if failed.disk:  # no fault of the trial: it stays unfinished, and the next search goes on with it
+            raise FileError(failed.message)
         self._deaths[number] = self._deaths.get(number, 0) + failed.died
         if failed.died and self._deaths[number] < MOST_DEATHS:
             self._paused.append(run)

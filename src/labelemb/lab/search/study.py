@@ -8,12 +8,14 @@ owners/         a lock for each process that has taken trials; it ends with the 
 import os
 import secrets
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
+from labelemb.lab.search.journal import open_journal
 from labelemb.lab.search.space import Space
 from labelemb.support.errors import UserError
 from labelemb.support.files import file_error, make_folder, remove_quietly
@@ -73,17 +75,25 @@ class Study:
         make_folder(folder / "owners")
         self._owner = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._alive = FileLock(self._owner_file(self._owner))
-        self._alive.acquire()
         self._trials: dict[int, Any] = {}  # Optuna's, those of this process by number
         self._inside = threading.RLock()
         self._lock = FileLock(folder / "study.lock", timeout=LOCK_SECONDS, thread_local=False)
-        with self._locked():
-            self._study = self._open()
+        try:
+            with self._locked():
+                self._alive.acquire()
+                for owner in (folder / "owners").iterdir():
+                    self._lives(owner.name)
+                self._study = self._open()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Give back the trials that this process has not finished."""
         self._alive.release()
         remove_quietly(self._owner_file(self._owner))
+        with suppress(OSError):  # others are in it
+            (self.folder / "owners").rmdir()
 
     def take(self, limit: int | None) -> Trial | None:
         """A trial to train: one whose process died, or a new one while there are fewer than `limit`; else None."""
@@ -142,20 +152,9 @@ class Study:
         return min(complete, key=lambda trial: (sign * (trial.score or 0.0), trial.number), default=None)
 
     def _open(self) -> Any:
-        optuna, journal = self._optuna, self.folder / "study.journal"
-        _drop_half_line(journal)
-        lock = _KernelLock(self.folder / "journal.lock")
-        backend = optuna.storages.journal.JournalFileBackend(str(journal), lock_obj=lock)
-        try:
-            study = optuna.create_study(
-                storage=optuna.storages.JournalStorage(backend),
-                study_name="choose",
-                direction="maximize" if self.maximise else "minimize",
-                pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=self.halving.first, reduction_factor=2),
-                load_if_exists=True,
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{journal} is damaged ({error}): choose another --out, or delete it") from error
+        pruners = self._optuna.pruners
+        pruner = pruners.SuccessiveHalvingPruner(min_resource=self.halving.first, reduction_factor=2)
+        study = open_journal(self.folder / "study.journal", maximise=self.maximise, pruner=pruner)
         before = study.user_attrs.get("seed")
         if before is None:
             study.set_user_attr("seed", self.seed)
@@ -211,9 +210,13 @@ class Study:
     def _is_owned(self, trial: Any) -> bool:
         """Whether the process that took a trial lives; a trial without a name was taken by one that died at once."""
         owner = self._owner_of(trial)
+        return bool(owner) and self._lives(owner)
+
+    def _lives(self, owner: str) -> bool:
+        """Whether a process that takes trials is there; the lock of one that was killed is removed."""
         if owner == self._owner:
             return True
-        if not owner or not self._owner_file(owner).exists():
+        if not self._owner_file(owner).exists():
             return False
         try:
             with FileLock(self._owner_file(owner), timeout=0):
@@ -244,36 +247,11 @@ class _Locked:
             self._inside.release()
             raise file_error("write in", self._folder, error) from error
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._lock.release()
         self._inside.release()
-
-
-class _KernelLock:
-    """The lock of Optuna's journal, which ends with its process; Optuna's own are waited out after a kill."""
-
-    def __init__(self, path: Path) -> None:
-        self._lock = FileLock(path, thread_local=False)
-
-    def acquire(self) -> bool:
-        self._lock.acquire()
-        return True
-
-    def release(self) -> None:
-        self._lock.release()
-
-
-def _drop_half_line(journal: Path) -> None:
-    """Cut off a line that a process did not finish, for Optuna would write the next one behind it."""
-    if not journal.exists():
-        return
-    try:
-        content = journal.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            os.truncate(journal, whole)
-    except OSError as error:
-        raise file_error("read", journal, error) from error
+        if isinstance(error, OSError):  # of the journal: a full disk, say
+            raise file_error("write in", self._folder, error) from error
 
 
 def _trial(trial: Any) -> Trial:

@@ -55,7 +55,7 @@ function duplicateCard(duplicate) {
     el("p", {}, el("span", { class: "badge" }, duplicate.kind), capital(duplicate.reason)),
     el("ul", {}, ...rows.map((index, place) => {
       const line = exampleLine(index);
-      line.append(` (${duplicate.labels[place]}, ${duplicate.splits ? duplicate.splits[place] : ""} row ${index})`);
+      line.append(seen(` (${duplicate.labels[place]}, ${duplicate.splits ? duplicate.splits[place] : ""} row ${index})`));
       return line;
     })),
   );

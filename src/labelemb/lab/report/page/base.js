@@ -3,6 +3,10 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 
+/** Text with every character replaced by its escape that cannot be seen or that reverses what is read. */
+const visible = (text) => text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (sign) => (/[\n\t\u200c\u200d]/.test(sign) ? sign : `\\u${sign.codePointAt(0).toString(16).padStart(4, "0")}`));
+const seen = (child) => (typeof child === "string" ? visible(child) : child);
+
 /** An HTML element with attributes and children; a string child becomes text. */
 function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -10,7 +14,7 @@ function el(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (value !== null && value !== false) node.setAttribute(name, value);
   }
-  node.append(...children);
+  node.append(...children.map(seen));
   return node;
 }
 
@@ -46,7 +50,7 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 
 function showTip(text, event) {
   const tip = byId("tip");
-  tip.textContent = text;
+  tip.textContent = visible(text);
   tip.hidden = false;
   const { width, height } = tip.getBoundingClientRect();
   const left = Math.min(event.clientX + 14, innerWidth - width - 8);

@@ -86,7 +86,8 @@ function writeNames(context) {
     const [x, y] = onScreen(index);
     if (x < 0 || y < 8 || x > view.width || y > view.height - 8) continue;
     tried++;
-    const text = names[index].length > 28 ? `${names[index].slice(0, 27)}…` : names[index];
+    const name = visible(names[index]);
+    const text = name.length > 28 ? `${name.slice(0, 27)}…` : name;
     const width = context.measureText(text).width;
     const left = x + 8 + width > view.width ? x - 8 - width : x + 8;
     const box = [left - 3, y - 8, left + width + 3, y + 8];

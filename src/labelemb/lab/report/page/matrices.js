@@ -45,7 +45,7 @@ function confusionTable(labels) {
 function drawMatrix(box, table, labels) {
   const canvas = box.querySelector("canvas");
   const width = box.clientWidth;
-  const names = labels.map((label) => state.space.names[label]);
+  const names = labels.map((label) => visible(state.space.names[label]));
   const named = labels.length <= Math.max(12, width / 11);
   const fontSize = Math.max(9, Math.min(13, (width * 0.75) / labels.length));
   const context = sharp(canvas, 1, 1);
@@ -130,7 +130,7 @@ function readMatrix(canvas) {
   const go = (cell, event) => {
     const moved = cell.x !== matrices.cell?.x || cell.y !== matrices.cell?.y;
     matrices.cell = cell;
-    byId("cell").textContent = describeCell(cell);
+    byId("cell").textContent = visible(describeCell(cell));
     if (event) showTip(describeCell(cell).replaceAll(" · ", "\n"), event);
     if (moved) drawMatrices();
   };
