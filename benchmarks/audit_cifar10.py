@@ -50,9 +50,16 @@ def features_of(images: Tensor, kept: Path) -> np.ndarray:
 
 
 def out_of_fold(features: np.ndarray, labels: np.ndarray, folds: int) -> np.ndarray:
-    scaled = (features - features.mean(axis=0)) / (features.std(axis=0) + 1e-6)
-    model = LabelEmbeddingClassifier(
-        (512,), embedding="dense", objective=Objective(), batch_size=128, max_iter=15, random_state=0
+    scaled = ((features - features.mean(axis=0)) / (features.std(axis=0) + 1e-6)).astype(np.float32)
+    model = LabelEmbeddingClassifier(  # without a hidden layer: with one of 512, more predictions out of fold are wrong
+        (),
+        embedding="dense",
+        objective=Objective(),
+        alpha=0.01,
+        batch_size=128,
+        learning_rate_init=0.0005,
+        max_iter=8,
+        random_state=0,
     )
     splits = StratifiedKFold(folds, shuffle=True, random_state=0)
     return cross_val_predict(model, scaled, labels, cv=splits, method="predict_proba")
