@@ -1,5 +1,6 @@
 """Ways to damage a file, in its bytes or in its structure, by a random generator of the caller."""
 
+import copy
 import hashlib
 import io
 import json
@@ -173,7 +174,7 @@ def _changed(values: Any, rng: Random, odd: tuple[Any, ...]) -> Any:
         else:
             values[index] = _changed(values[index], rng, odd)
         return values
-    return rng.choice(odd)
+    return copy.deepcopy(rng.choice(odd))  # later changes must not reach the constants: every case stands alone
 
 
 def _odd_tensors() -> tuple[torch.Tensor, ...]:

@@ -1,11 +1,13 @@
 """Damaged files and odd arguments end in one line, or work: some hundred cases with a fixed seed."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 campaign = pytest.importorskip("benchmarks.fuzz.campaign")
 workbench = pytest.importorskip("benchmarks.fuzz.workbench")
+damage = pytest.importorskip("benchmarks.fuzz.damage")
 
 CASES, MORE = 100, 400
 
@@ -41,3 +43,12 @@ def test_an_error_that_is_not_ours_is_found(bench: object, tmp_path: Path, monke
     [outcome] = campaign.run_campaign(bench, range(1), seed=17, place=tmp_path / "case")
     assert len(outcome.problems) == 1
     assert "KeyError: 'not ours'" in outcome.problems[0]
+
+
+def test_damage_leaves_the_odd_values_as_they_are_so_that_every_case_stands_alone() -> None:
+    before = repr(damage.ODD_VALUES)
+    for seed in range(300):
+        content = b'{"a": [1, {"b": [2, 3]}], "c": {"d": {}}}'
+        for _ in range(3):
+            content = damage.damage_json(content, Random(seed))
+    assert repr(damage.ODD_VALUES) == before
