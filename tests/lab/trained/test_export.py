@@ -26,7 +26,7 @@ from labelemb.lab.runs.loop import train_run
 from labelemb.lab.trained.export import job as export_module
 from labelemb.lab.trained.export.formats import FORMATS, Answers
 from labelemb.lab.trained.export.job import Exported, export_run
-from labelemb.lab.trained.export.portable import portable_model
+from labelemb.lab.trained.export.portable import PortableTexts, PortableTokens, portable_model
 from labelemb.lab.trained.model import TrainedModel
 from labelemb.support.errors import UserError
 from tests.helpers.pages import ROOT
@@ -256,3 +256,7 @@ def test_the_axes_of_an_onnx_file_are_named(
     session = onnxruntime.InferenceSession(exports(run, "onnx").path)
     assert session.get_inputs()[0].shape == axes
     assert session.get_outputs()[0].shape[0] == "batch"
+
+
+def test_the_axes_of_texts_have_one_name_whatever_the_body() -> None:
+    assert PortableTexts.dimensions == PortableTokens.dimensions == ("batch", "length")

@@ -129,16 +129,16 @@ class PortableTexts(PortableModel):
 
 
 class PortableTokens(PortableModel):
-    """Takes the numbers of a text's tokens, (batch, positions); -1 fills up short texts."""
+    """Takes the numbers of a text's tokens, (batch, length); -1 fills up short texts."""
 
     input_name = "tokens"
-    dimensions = ("batch", "positions")
+    dimensions = ("batch", "length")
 
     def __init__(self, body: nn.Module, predictor: nn.Linear, form: TokenInputs) -> None:
         super().__init__()
         self.body, self.predictor, self.form = body, predictor, form
         if form.max_length:
-            self.largest = {"positions": form.max_length}
+            self.largest = {"length": form.max_length}
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.predictor(self.body(tokens))
