@@ -139,6 +139,7 @@ def test_a_bad_override_is_one_line_with_what_is_allowed(override: str, message:
 def test_an_unknown_recipe_is_answered_with_the_nearest_name() -> None:
     assert "did you mean 'mnist-mlp'?" in error_of("mnist-mpl")
     assert "unknown recipe 'zebra'" in error_of("zebra")
+    assert len(error_of("a" * 400)) < 300  # no file has a name as long
     with pytest.raises(UserError, match="did you mean 'digits'"):
         recipe_text("digit")
 

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.lab.runs.loop import train_run
 from labelemb.lab.trained.export import job as export_module
-from labelemb.lab.trained.export.formats import FORMATS, Answers
+from labelemb.lab.trained.export.formats import FORMATS, Answers, describe_model
 from labelemb.lab.trained.export.job import Exported, export_run
 from labelemb.lab.trained.export.portable import PortableTexts, PortableTokens, portable_model
 from labelemb.lab.trained.model import TrainedModel
@@ -260,3 +261,9 @@ def test_the_axes_of_an_onnx_file_are_named(
 
 def test_the_axes_of_texts_have_one_name_whatever_the_body() -> None:
     assert PortableTexts.dimensions == PortableTokens.dimensions == ("batch", "length")
+
+
+def test_names_of_files_that_are_not_utf8_can_be_exported() -> None:
+    texts = describe_model(SimpleNamespace(preprocessing={}), ["cat\udcff", "狗"], {})
+    texts["labels.json"].encode()
+    assert json.loads(texts["labels.json"]) == ["cat\udcff", "狗"]

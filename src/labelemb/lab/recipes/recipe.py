@@ -40,7 +40,7 @@ from labelemb.lab.recipes.settings import (
     TrainSettings,
 )
 from labelemb.support.errors import UserError
-from labelemb.support.wording import did_you_mean
+from labelemb.support.wording import did_you_mean, quote_few
 
 __all__ = ["Recipe", "load_recipe", "parse_recipe", "recipe_names", "recipe_text"]
 
@@ -130,9 +130,9 @@ def _find(name_or_path: str) -> tuple[str, str, str]:
     if name_or_path in recipe_names():
         return recipe_text(name_or_path), f"recipe {name_or_path}", name_or_path
     path = Path(name_or_path)
-    if path.suffix != ".toml" and not path.is_file():
+    if path.suffix != ".toml" and not _is_file(path):
         raise UserError(
-            f"unknown recipe {name_or_path!r}{did_you_mean(name_or_path, recipe_names())}: "
+            f"unknown recipe {quote_few([name_or_path])}{did_you_mean(name_or_path, recipe_names())}: "
             "see `labelemb recipes`, or give a .toml file"
         )
     try:
@@ -140,6 +140,13 @@ def _find(name_or_path: str) -> tuple[str, str, str]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise UserError(f"cannot read the recipe {path}: {reason}") from error
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long for any file
+        return False
 
 
 def _apply_override(table: dict[str, Any], override: str) -> None:

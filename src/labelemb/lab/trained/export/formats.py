@@ -35,7 +35,8 @@ class FileFormat:
 def describe_model(model: PortableModel, labels: list[str], run: dict[str, Any]) -> dict[str, str]:
     """JSON texts that go into every file beside the model: labels, preprocessing and the run."""
     parts = {"labels.json": labels, "preprocessing.json": model.preprocessing, "run.json": run}
-    return {name: json.dumps(part, ensure_ascii=False) for name, part in parts.items()}
+    # in ASCII: names of files that are not UTF-8 cannot be written in another way
+    return {name: json.dumps(part) for name, part in parts.items()}
 
 
 def write_torch(model: PortableModel, about: dict[str, str]) -> bytes:
