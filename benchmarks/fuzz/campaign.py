@@ -19,6 +19,7 @@ import torch
 from lightning_fabric.utilities import registry
 
 from benchmarks.fuzz.cases import Case, make_case
+from benchmarks.fuzz.here import training_here
 from benchmarks.fuzz.workbench import Workbench
 from labelemb.lab.cli import command
 from labelemb.support.errors import UserError
@@ -78,7 +79,12 @@ def _run(case: Case, place: Path) -> tuple[End | None, str | None]:
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     signal.alarm(10 * SECONDS)
     try:
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors), _standard_input(source):
+        with (
+            training_here(),
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(errors),
+            _standard_input(source),
+        ):
             return End(command.execute(case.arguments), "", output.getvalue()), None
     except UserError as error:
         return End(2, str(error), output.getvalue()), None

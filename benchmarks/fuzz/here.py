@@ -1,6 +1,8 @@
 """`RunsHere`: trains the runs of a comparison, an audit or a search in this process, where no error can hide."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
 
 from labelemb.lab.comparison import make
 from labelemb.lab.comparison.pool import RunEvent, RunSource
@@ -35,6 +37,8 @@ class _Silent(Reporter):
         pass
 
 
-def train_here() -> None:
+@contextmanager
+def training_here() -> Iterator[None]:
     """Let all jobs of this process train their runs in it."""
-    make.WorkerPool = RunsHere  # type: ignore[misc,assignment]  # the same interface
+    with patch.object(make, "WorkerPool", RunsHere):
+        yield

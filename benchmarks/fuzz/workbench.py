@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from benchmarks.fuzz.here import train_here
+from benchmarks.fuzz.here import training_here
 from labelemb import LabelSpace
 from labelemb.lab.cli import command
 from labelemb.lab.methods.method import parse_method
@@ -88,13 +88,13 @@ class Workbench:
 
 
 def make_workbench(path: Path) -> Workbench:
-    """Write all intact files. From then on all jobs train in this process."""
-    train_here()
+    """Write all intact files."""
     bench = Workbench(path)
     path.mkdir(parents=True, exist_ok=True)
     _write_data(bench)
-    _train_runs(bench)
-    _make_findings(bench)
+    with training_here():
+        _train_runs(bench)
+        _make_findings(bench)
     matrix = [[0.8, 0.1, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]]
     dense, top_k, table = bench.labels
     LabelSpace.from_matrix(matrix, LABELS).save(dense)
