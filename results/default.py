@@ -92,7 +92,14 @@ def dev_scores(folder: Path) -> DevScores | None:
         if (column := column_of(method)) is not None:
             main = task_of_result(runs[0]).main
             values[column] = {run.seed: getattr(run, main.dev_field) for run in runs}
-    return None if main is None else DevScores(main, values)
+    return None if main is None else DevScores(main, in_common(values))
+
+
+def in_common(values: dict[str, dict[int, float]]) -> dict[str, dict[int, float]]:
+    """The scores of the seeds that plain and all candidates have: means over different seeds cannot be ranked."""
+    seeds = set.intersection(*(set(values.get(name, ())) for name in (BASELINE, *CANDIDATES)))
+    kept = {name: {seed: score for seed, score in scores.items() if seed in seeds} for name, scores in values.items()}
+    return {name: scores for name, scores in kept.items() if scores}
 
 
 def cell(scores: DevScores, column: str) -> str:
@@ -106,7 +113,7 @@ def main() -> None:
     tasks = {title: scores for name, title in TASKS.items() if (scores := dev_scores(RUNS / name)) is not None}
     complete = [scores for scores in tasks.values() if scores.is_complete]
     rows = [
-        [title, str(len(scores.values[BASELINE])), *(cell(scores, column) for column in COLUMNS)]
+        [title, str(len(scores.values.get(BASELINE, ()))), *(cell(scores, column) for column in COLUMNS)]
         for title, scores in tasks.items()
     ]
     behind = {name: sum((scores.lag(name) or 0) > 1 for scores in complete) for name in CANDIDATES}

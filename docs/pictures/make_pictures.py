@@ -2,6 +2,7 @@
 
     python docs/pictures/make_pictures.py --data DIR
     python docs/pictures/make_pictures.py --labels RUN/labels.safetensors --name cifar10-heatmap
+    python docs/pictures/make_pictures.py --labels RUN/labels.safetensors --name cifar100-heatmap --only bottle,can
 
 DIR holds MNIST's files (or the folder mnist with them). The training is the recipe `mnist-mlp` with the method
 `label-embedding`, seed 0, written as a loop that looks at the embedding on the way. Each picture is written twice, for
@@ -108,10 +109,10 @@ def draw_soft_targets(spaces: dict[str, LabelSpace], labels: Sequence[str], them
     return figure
 
 
-def draw_label_heatmap(space: LabelSpace) -> Figure:
-    """The rows of all labels, as the paper draws them."""
+def draw_label_heatmap(space: LabelSpace, labels: Sequence[str] | None = None) -> Figure:
+    """The rows of all labels, or of some, as the paper draws them."""
     figure = Figure(figsize=(5.4, 4.4), layout="constrained")
-    draw_heatmap(space, heatmap_labels(space), figure.subplots())
+    draw_heatmap(space, heatmap_labels(space, labels), figure.subplots())
     return figure
 
 
@@ -139,13 +140,15 @@ def main() -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--data", type=Path, help="folder with MNIST's files: train, and draw soft targets and heatmap")
     source.add_argument("--labels", type=Path, help="labels.safetensors of a finished run: draw its heatmap")
+    parser.add_argument("--only", help="with --labels: these labels alone, separated by commas")
     parser.add_argument("--name", default="heatmap", help="with --labels: name of the picture")
     parser.add_argument("--epochs", type=int, help="with --data: epochs (the recipe's 15)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder to write to")
     options = parser.parse_args()
     if options.labels:
         space = LabelSpace.load(options.labels)
-        save(options.name, options.out, lambda theme: draw_label_heatmap(space))
+        some = options.only.split(",") if options.only else None
+        save(options.name, options.out, lambda theme: draw_label_heatmap(space, some))
         return
     spaces = train(options.data, options.epochs)
     save("soft-targets", options.out, lambda theme: draw_soft_targets(spaces, SHOWN, theme))
