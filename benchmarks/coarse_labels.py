@@ -2,26 +2,31 @@
 
 python -m benchmarks.coarse_labels FOLDER    # of a comparison on CIFAR-100
 
-For each run: the mean rank of a label's four relatives (of the same coarse class) among the 99 other labels, sorted by
-similarity; 2.5 is perfect, 50 is chance. The similarity is that of the run's label space (label embedding, or the table
-of online smoothing), and for every run the row of its confusion matrix, whose empty cells share their ranks. And how
-many of the pairs of the paper's heatmap are each other's five nearest.
+For each method, as a mean over its seeds: the mean rank of a label's four relatives (of the same coarse class) among
+the 99 other labels, sorted by similarity; 2.5 is perfect, 50 is chance. The similarity is that of the run's label space
+(label embedding, or the table of online smoothing), and for every method the row of its confusion matrix on the test
+set, whose empty cells share their ranks. And how many of the pairs of the paper's heatmap are among each other's five
+nearest.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
+from statistics import fmean, stdev
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
 
 from labelemb import LabelSpace
+from labelemb.lab.comparison.tables import markdown
 from labelemb.lab.runs.folder import RunFolder, find_runs
 from labelemb.lab.runs.labels import load_space
 from labelemb.lab.tasks.records import Confusion, read_record
 
 PAPER_GROUPS = (("bottle", "can"), ("bowl", "cup", "plate"), ("man", "woman", "boy"))
+PAPER_PAIRS = [pair for group in PAPER_GROUPS for pair in combinations(group, 2)]
 NEAREST = 5
 
 
@@ -46,14 +51,25 @@ def relatives_rank(ranked: np.ndarray, names: list[str], coarse: dict[str, list[
     return float(np.mean([(ranked[a, b] + ranked[b, a]) / 2 for a, b in pairs]))
 
 
-def paper_pairs(ranked: np.ndarray, names: list[str]) -> str:
-    """Pairs of the paper's three groups that are among each other's nearest, of all."""
-    pairs = [(names.index(a), names.index(b)) for group in PAPER_GROUPS for a, b in combinations(group, 2)]
-    return f"{sum(max(ranked[a, b], ranked[b, a]) <= NEAREST for a, b in pairs)} of {len(pairs)}"
+def paper_pairs(ranked: np.ndarray, names: list[str]) -> int:
+    """How many pairs of the paper's three groups are among each other's nearest."""
+    pairs = [(names.index(a), names.index(b)) for a, b in PAPER_PAIRS]
+    return sum(max(ranked[a, b], ranked[b, a]) <= NEAREST for a, b in pairs)
 
 
-def measure(run: RunFolder, coarse: dict[str, list[str]]) -> Iterator[tuple[str, str, float, str]]:
-    """A row for each similarity that a run has: what it is of, the mean rank of relatives, and the paper's pairs."""
+class Measure(NamedTuple):
+    """How well one similarity of a run knows the coarse classes."""
+
+    method: str
+    source: str
+    rank: float
+    """Mean rank of relatives."""
+    pairs: int
+    """Pairs of the paper that are found."""
+
+
+def measure(run: RunFolder, coarse: dict[str, list[str]]) -> Iterator[Measure]:
+    """A measure of each similarity that a run has."""
     result = run.require_result()
     confusion = read_record(run.path / "confusion.json", Confusion)
     sources = [("confusion matrix", confusion.labels, confusion_counts(confusion))]
@@ -62,12 +78,26 @@ def measure(run: RunFolder, coarse: dict[str, list[str]]) -> Iterator[tuple[str,
         sources.insert(0, ("label space", list(space.names), space.matrix().numpy()))
     for source, names, similarity in sources:
         ranked = ranks(similarity)
-        yield (
-            f"{result.method}, seed {result.seed}",
+        yield Measure(result.method, source, relatives_rank(ranked, names, coarse), paper_pairs(ranked, names))
+
+
+def table(measures: Iterable[Measure]) -> str:
+    """A row for each method and similarity, the best first: means over the seeds."""
+    by_kind: dict[tuple[str, str], list[Measure]] = {}
+    for one in measures:
+        by_kind.setdefault((one.method, one.source), []).append(one)
+    found = sorted(by_kind.items(), key=lambda item: fmean(one.rank for one in item[1]))
+    rows = [
+        [
+            method,
             source,
-            relatives_rank(ranked, names, coarse),
-            paper_pairs(ranked, names),
-        )
+            str(len(own)),
+            f"{fmean(one.rank for one in own):.1f}" + (f" ± {stdev(one.rank for one in own):.1f}" if own[1:] else ""),
+            f"{fmean(one.pairs for one in own):.1f} of {len(PAPER_PAIRS)}",
+        ]
+        for (method, source), own in found
+    ]
+    return markdown(["method", "similarity", "seeds", "mean rank of relatives", "pairs of the paper"], rows)
 
 
 def coarse_classes(spaces: Iterator[LabelSpace]) -> dict[str, list[str]]:
@@ -84,10 +114,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     runs = [run for run in find_runs(parser.parse_args().folder) if run.result() is not None]
     coarse = coarse_classes(load_space(run.path) for run in runs if run.labels_file.exists())
-    print("| run | similarity | mean rank of relatives | pairs of the paper |\n| --- | --- | --: | --: |")
-    for run in runs:
-        for name, source, rank, pairs in measure(run, coarse):
-            print(f"| {name} | {source} | {rank:.1f} | {pairs} |", flush=True)
+    print(table(one for run in runs for one in measure(run, coarse)))
 
 
 if __name__ == "__main__":

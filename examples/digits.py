@@ -7,7 +7,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from labelemb import Head, LabelEmbeddingHead, Objective, PlainHead
+from labelemb import Head, LabelEmbeddingHead, Objective, PlainHead, parameter_groups
 
 SEEDS, EPOCHS, BATCH, TRAINING = 5, 20, 50, 600
 METHODS: dict[str, Callable[[], Head]] = {
@@ -29,7 +29,7 @@ def run(make_head: Callable[[], Head], seed: int) -> tuple[Head, float]:
     torch.manual_seed(seed)
     body = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU())
     head = make_head()
-    optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], lr=1e-3)
+    optimizer = torch.optim.Adam(parameter_groups(nn.ModuleList([body, head]), lr=1e-3))
     for epoch in range(EPOCHS):
         for batch in train[torch.randperm(len(train))].split(BATCH):
             optimizer.zero_grad()

@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
-from labelemb import LabelEmbeddingHead, LabelSpace, Objective
+from labelemb import LabelEmbeddingHead, LabelSpace, Objective, parameter_groups
 from labelemb.integrations.lightning import LabelEmbeddingCallback
 
 Batch = tuple[Tensor, Tensor]
@@ -32,8 +32,7 @@ class Digits(pl.LightningModule):
         self.log("error", 100 * (self(images).argmax(-1) != labels).float().mean(), prog_bar=True)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        groups = [{"params": self.body.parameters()}, *self.head.parameter_groups(lr=1e-3, embedding_lr=0.05)]
-        return torch.optim.Adam(groups, lr=1e-3)
+        return torch.optim.Adam(parameter_groups(self, lr=1e-3))
 
 
 def main(epochs: int = 20, folder: str = "runs/lightning-digits") -> float:

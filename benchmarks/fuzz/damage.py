@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import load, save
 
-from labelemb.lab.runs.checkpoint import FORMAT, save_checkpoint
+from labelemb.lab.runs.checkpoint.file import FORMAT, save_checkpoint
 from labelemb.support.files import file_digest
 
 HOSTILE = "\u202eevil\x1b]0;title\x07"

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from labelemb.lab.comparison import make
-from labelemb.lab.comparison.pool import RunEvent, RunSource
 from labelemb.lab.comparison.protocol import Event, Failed, Started, WorkerSetup
+from labelemb.lab.comparison.run_order import RunEvent, RunSource
 from labelemb.lab.comparison.worker import Reporter, train_request
 from labelemb.support.interrupts import StopRequests
 

@@ -1,6 +1,8 @@
 """A command and its workers as processes with one counter of operations, at one of which some are killed."""
 
 import contextlib
+import itertools
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -21,14 +23,23 @@ WHO = ("all", "worker", "command")
 
 
 class Tree:
-    """What a command and its workers share, in memory that forks have in common."""
+    """What a command and its workers share, in memory that forks have in common.
+
+    Several of them may come to the deadly operation at once. One alone kills, whoever takes the only permit: two
+    workers that killed each other would leave their command alive. The permit is not given back before the next
+    command, so that nobody waits for a process that died with it.
+    """
 
     def __init__(self) -> None:
-        self._numbers = RawArray("q", 5 + MOST_WORKERS)
+        self._numbers = RawArray("q", 4 + MOST_WORKERS)
+        self._places = itertools.count()  # one for each worker; forks of the command do not share it and do not use it
+        self._permit = multiprocessing.Semaphore(0)
 
     def begin(self, deadly: int | None, who: str) -> None:
         """Forget the command before; of the next one `who` is killed at an operation."""
-        self._numbers[:] = [0, -1 if deadly is None else deadly, WHO.index(who), 0, 0, *[0] * MOST_WORKERS]
+        self._numbers[:] = [0, -1 if deadly is None else deadly, WHO.index(who), 0, *[0] * MOST_WORKERS]
+        self._permit.acquire(block=False)  # of a command that nobody killed
+        self._permit.release()
 
     @property
     def operations(self) -> int:
@@ -42,11 +53,13 @@ class Tree:
         """This process is the command."""
         self._numbers[3] = os.getpid()
 
-    def join(self) -> None:
-        """This process is a worker."""
-        place = self._numbers[4]
-        self._numbers[4] = place + 1
-        self._numbers[5 + place % MOST_WORKERS] = os.getpid()
+    def place(self) -> int:
+        """The place of the next worker, asked by the command before it forks: workers that start at once get two."""
+        return next(self._places) % MOST_WORKERS
+
+    def join(self, place: int, pid: int) -> None:
+        """A process is the worker of a place; said by itself and by the command, whoever comes first."""
+        self._numbers[4 + place] = pid
 
     def count(self) -> None:
         """An operation; the deadly one, or the next that can be, kills."""
@@ -57,9 +70,11 @@ class Tree:
         me, command = os.getpid(), int(self._numbers[3])
         if who == "worker" and me == command:
             return  # the next operation of a worker
+        if not self._permit.acquire(block=False):
+            return  # another process kills
         self._numbers[1] = -2
         if who == "all":
-            for other in (*self._workers(), command):
+            for other in (*self.workers(), command):
                 if other != me:
                     _kill(other)
         _kill(command if who == "command" else me)
@@ -67,12 +82,13 @@ class Tree:
     def strays(self) -> int:
         """Workers that live on although their command has ended, after time to save their runs."""
         until = time.monotonic() + STRAY_SECONDS
-        while (alive := sum(map(_is_alive, self._workers()))) and time.monotonic() < until:
+        while (alive := sum(map(_is_alive, self.workers()))) and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
         return alive
 
-    def _workers(self) -> list[int]:
-        return [int(pid) for pid in self._numbers[5:] if pid]
+    def workers(self) -> list[int]:
+        """The process numbers of all workers that have started."""
+        return [int(pid) for pid in self._numbers[4:] if pid]
 
 
 class ForkedWorker:
@@ -81,9 +97,12 @@ class ForkedWorker:
     def __init__(self, tree: Tree, errors: IO[bytes], environment: dict[str, str]) -> None:
         (there_reads, here_writes), (here_reads, there_writes) = os.pipe(), os.pipe()
         self.returncode: int | None = None
+        place = tree.place()
         self.pid = os.fork()
         if self.pid == 0:
-            _work(tree, (there_reads, there_writes, errors.fileno()), environment)
+            tree.join(place, os.getpid())
+            _work((there_reads, there_writes, errors.fileno()), environment)
+        tree.join(place, self.pid)
         os.close(there_reads)
         os.close(there_writes)
         self.stdin = os.fdopen(here_writes, "w", encoding="utf-8")
@@ -124,7 +143,7 @@ class ForkedWorker:
             os.kill(self.pid, number)
 
 
-def _work(tree: Tree, streams: tuple[int, int, int], environment: dict[str, str]) -> None:
+def _work(streams: tuple[int, int, int], environment: dict[str, str]) -> None:
     """In the fork: take over streams and environment, and be a worker until the pool needs none."""
     code = 70
     try:
@@ -137,7 +156,6 @@ def _work(tree: Tree, streams: tuple[int, int, int], environment: dict[str, str]
             for number, mode in enumerate("rww")
         )
         os.environ.update(environment)
-        tree.join()
         code = worker.main()
     finally:
         os._exit(code)

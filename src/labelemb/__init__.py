@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from labelemb.heads.confidence_penalty import ConfidencePenaltyHead as ConfidencePenaltyHead
     from labelemb.heads.label_embedding import LabelEmbeddingHead as LabelEmbeddingHead
     from labelemb.heads.online_smoothing import OnlineSmoothingHead as OnlineSmoothingHead
+    from labelemb.heads.parameters import parameter_groups as parameter_groups
     from labelemb.heads.plain import PlainHead as PlainHead
     from labelemb.heads.sharded.head import ShardedLabelEmbeddingHead as ShardedLabelEmbeddingHead
     from labelemb.heads.teacher_free import TeacherFreeHead as TeacherFreeHead
@@ -65,6 +66,7 @@ HOMES = {
     "audit": "labelemb.findings.arrays",
     "fit_temperature": "labelemb.heads.calibration",
     "label_embedding_loss": "labelemb.losses.terms",
+    "parameter_groups": "labelemb.heads.parameters",
     "predictor_only": "labelemb.heads.attach",
 }
 """The module of each public name."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.coarse_labels import PAPER_GROUPS, paper_pairs, ranks, relatives_rank
+from benchmarks.coarse_labels import PAPER_GROUPS, Measure, paper_pairs, ranks, relatives_rank, table
 
 NAMES = [name for group in PAPER_GROUPS for name in group]
 COARSE = {"containers": NAMES[:5], "people": NAMES[5:]}
@@ -27,4 +27,13 @@ def test_a_pair_of_the_paper_counts_when_both_are_near() -> None:
     names = [*NAMES, *(str(number) for number in range(12))]
     similarity[:, 8:16] = 1  # eight others are nearer than all of the paper's
     similarity[0, 1] = similarity[1, 0] = similarity[2, 3] = 2  # bottle and can, and bowl to cup alone
-    assert paper_pairs(ranks(similarity), names) == "1 of 7"
+    assert paper_pairs(ranks(similarity), names) == 1
+
+
+def test_the_table_has_the_mean_over_seeds_and_the_best_first() -> None:
+    space = [Measure("ours", "label space", rank, pairs) for rank, pairs in ((10.0, 5), (12.0, 6))]
+    lines = table([Measure("plain", "confusion matrix", 20.0, 2), *space]).splitlines()
+    assert [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]] == [
+        ["ours", "label space", "2", "11.0 ± 1.4", "5.5 of 7"],
+        ["plain", "confusion matrix", "1", "20.0", "2.0 of 7"],
+    ]

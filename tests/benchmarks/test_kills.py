@@ -1,6 +1,8 @@
 """Commands that are killed anywhere end as if nobody had killed them."""
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,5 +39,37 @@ def test_a_worker_that_lives_on_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     tree = processes.Tree()
     tree.begin(None, "all")
     assert tree.strays() == 0
-    tree.join()  # this process, which lives
+    tree.join(tree.place(), os.getpid())  # this process, which lives
     assert tree.strays() == 1
+
+
+def test_one_alone_kills_of_those_that_come_to_the_deadly_operation_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers that killed each other would leave their command alive."""
+    tree, killed, command, worker = processes.Tree(), [], 1001, 1002
+    meanwhile = iter([tree.count])  # what another process does between this one's look and its kill
+
+    def own_pid() -> int:
+        for count in meanwhile:
+            count()
+        return worker
+
+    monkeypatch.setattr(processes, "os", SimpleNamespace(getpid=lambda: command))
+    tree.begin(0, "all")
+    tree.lead()
+    monkeypatch.setattr(processes, "os", SimpleNamespace(getpid=own_pid))
+    monkeypatch.setattr(processes, "_kill", killed.append)
+    tree.count()
+    assert killed == [command, worker]
+    assert tree.killed
+    tree.begin(0, "command")  # the next command can be killed again
+    tree.count()
+    assert len(killed) == 3
+
+
+def test_workers_that_start_at_once_have_places_of_their_own() -> None:
+    tree = processes.Tree()
+    places = [tree.place(), tree.place()]
+    tree.begin(None, "all")
+    for place, pid in zip(places, (1001, 1002), strict=True):
+        tree.join(place, pid)
+    assert tree.workers() == [1001, 1002]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
 from labelemb import Head, HeadOutput, LabelEmbeddingHead, Objective, PlainHead, attach, predictor_only
 
@@ -74,6 +76,41 @@ def test_the_old_layer_is_the_predictor_and_the_observer_starts_as_its_copy() ->
     assert head.observer.weight is not layer.weight
 
 
+def weight_norm_by_hooks(layer: nn.Linear) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch prefers the parametrization
+        nn.utils.weight_norm(layer)
+
+
+def pruned(layer: nn.Linear) -> None:
+    for name in ("weight", "bias"):
+        prune.l1_unstructured(layer, name, amount=0.5)
+
+
+@pytest.mark.parametrize("impl", ["autograd", "chunked"])
+@pytest.mark.parametrize("change", [weight_norm_by_hooks, nn.utils.parametrizations.weight_norm, pruned])
+def test_a_layer_that_computes_its_weights_trains_as_it_would_alone(change: Callable[..., Any], impl: str) -> None:
+    models = [plain_model(), plain_model()]
+    for model in models:
+        change(model.fc)
+        with torch.no_grad():
+            next(model.fc.parameters()).mul_(2)  # which the weights of the last call do not know
+    plain, model = models
+    expected = plain(X)
+    attach(model, "fc", impl=impl, objective=Objective(hard_weight=1.0, soft_weight=0.0))
+    head: Any = model.fc
+    torch.testing.assert_close(head.observer(model.body(X).relu()), expected)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in models]
+    for _ in range(2):
+        nn.functional.cross_entropy(plain(X), Y).backward()
+        model(X, targets=Y).loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    torch.testing.assert_close(model(X), plain(X))
+    torch.testing.assert_close(head.export_predictor()(plain.body(X).relu()), plain(X))
+
+
 def test_options_go_to_the_new_head() -> None:
     head: Any = attach(
         plain_model(), "fc", embedding="compressed", rank=2, objective=Objective.paper(), ignore_index=-1
@@ -103,6 +140,20 @@ def test_a_layer_inside_a_submodule_is_found_by_its_path() -> None:
     assert isinstance(model(X, targets=Y), HeadOutput)
 
 
+@pytest.mark.parametrize("layer", ["fc", "heads.main"])
+def test_a_layer_with_two_names_is_replaced_under_both(layer: str) -> None:
+    model: Any = plain_model()
+    model.heads = nn.ModuleDict({"main": model.fc})
+    saved, expected = copy.deepcopy(model.state_dict()), model(X)
+    attach(model, layer)
+    assert model.fc is model.heads["main"]
+    assert torch.equal(model(X, targets=Y).logits, expected)
+    model.load_state_dict(saved)
+    plain: Any = predictor_only(model)
+    assert plain.fc is plain.heads["main"]
+    assert torch.equal(plain(X), expected)
+
+
 def test_a_second_positional_argument_stays_the_models_own() -> None:
     model, mask = Net(), torch.tensor([1.0, 0.0, 1.0, 1.0])
     expected = model(X, mask)
@@ -114,8 +165,33 @@ def test_a_second_positional_argument_stays_the_models_own() -> None:
 
 
 def test_targets_are_keyword_only() -> None:
-    with pytest.raises(TypeError, match="positional arguments"):
+    with pytest.raises(
+        TypeError, match=r"Plain takes 1 positional arguments, but 2 were given: pass targets by keyword"
+    ):
         attach(plain_model(), "fc")(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sample_weight": torch.ones(5)}, "sample_weight= is an argument of the head's loss: pass targets= beside it"),
+        ({"targets": Y, "observed_hidden": X}, "observed_hidden= is for a head that you call yourself"),
+    ],
+)
+def test_arguments_of_a_head_that_the_call_cannot_use_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{message}"):
+        attach(plain_model(), "fc")(X, **arguments)
+
+
+def test_a_model_that_takes_any_argument_gets_those_that_are_not_for_the_head() -> None:
+    class Open(Plain):
+        def forward(self, *args: Tensor, **kwargs: Any) -> Any:
+            self.seen = (len(args), sorted(kwargs))
+            return super().forward(args[0])
+
+    model = attach(Open(), "fc")
+    model(X, X, progress=0.5, observed_hidden=X)
+    assert model.seen == (2, ["observed_hidden", "progress"])
 
 
 def test_the_heads_call_options_are_passed_on() -> None:
@@ -217,6 +293,11 @@ def test_a_wrong_place_or_head_is_refused_and_the_model_kept(
     assert isinstance(model.fc, nn.Linear)
 
 
+def test_the_layers_name_must_be_a_string() -> None:
+    with pytest.raises(TypeError, match=r"^layer is 2, but must be a name as in model.named_modules\(\), a str"):
+        attach(Net(), 2)  # type: ignore[arg-type]
+
+
 def test_only_a_linear_layer_can_be_replaced_and_only_once() -> None:
     model = Net()
     with pytest.raises(ValueError, match=r"'classifier.0' is a ReLU, but only an nn.Linear"):
@@ -265,6 +346,29 @@ def test_a_model_whose_output_is_not_that_of_the_layer_is_refused_at_every_call_
     assert type(found) is type(expected)  # and predicts as before
     if isinstance(found, Tensor):
         assert torch.equal(found, expected)
+
+
+CHANGES_IN_PLACE: dict[str, Callable[..., Tensor]] = {
+    "auto": lambda model, logits, x: logits.div_(0.1),
+    "chunked": lambda model, logits, x: logits.index_fill_(1, Y[:1], -9),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Use of index_fill_ on expanded tensors")
+@pytest.mark.parametrize("impl", list(CHANGES_IN_PLACE))
+def test_a_model_that_changes_its_logits_in_place_is_refused_at_every_call_with_targets(impl: str) -> None:
+    model = attach(Behind(CHANGES_IN_PLACE[impl]), "fc", impl=impl)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="layer 'fc' unchanged, but returned it changed in place"):
+            model(X, targets=Y)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_targets_may_be_given_in_inference_mode(compiled: bool) -> None:
+    model = attach(plain_model(), "fc").eval()
+    called = torch.compile(model, backend="aot_eager") if compiled else model
+    with torch.inference_mode():
+        torch.testing.assert_close(called(X, targets=Y).loss, model(X, targets=Y).loss)
 
 
 def test_a_model_that_leaves_the_layer_out_of_a_call_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from labelemb import (
     PlainHead,
     RunningEmbedding,
     TeacherFreeHead,
+    label_embedding_loss,
 )
 from tests.helpers.comparison import Case
 
@@ -171,6 +173,21 @@ def test_no_valid_row_gives_zero_loss_and_zero_gradients(index: int, targets: Te
     assert hidden.grad is None or float(hidden.grad.abs().sum()) == 0.0
 
 
+@pytest.mark.parametrize("embedding", ["dense", "running"])
+@pytest.mark.parametrize(
+    ("impl", "reduction"), [("auto", "mean"), ("autograd", "mean"), ("chunked", "mean"), ("auto", "none")]
+)
+def test_an_empty_batch_of_more_labels_than_are_learned_at_once_gives_zero(
+    impl: Any, reduction: Any, embedding: Any
+) -> None:
+    head = LabelEmbeddingHead(3, 100, embedding=embedding, impl=impl)
+    hidden = torch.randn(0, 3, requires_grad=True)
+    loss = head(hidden, torch.zeros(0, dtype=torch.long), reduction=reduction).loss
+    loss.sum().backward()
+    assert loss.shape == ((0,) if reduction == "none" else ())
+    assert loss.sum().item() == 0.0
+
+
 @pytest.mark.parametrize("impl", IMPLEMENTATIONS)
 def test_no_valid_row_leaves_the_running_table_alone(impl: str) -> None:
     head = Case(embedding="running", impl=impl).head()
@@ -263,3 +280,43 @@ def test_zero_weights_for_all_rows_give_zero(impl: str) -> None:
     hidden, targets, _ = case.inputs()
     output = case.head()(hidden, targets, sample_weight=torch.zeros(len(targets)))
     assert output.loss.item() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("targets", "keywords", "said"),
+    [
+        ([0, 1], {}, r"targets is \[0, 1\], .* tensor"),
+        (1, {}, "targets is 1, .* tensor"),
+        (LABELS, {"sample_weight": [1.0, 2.0]}, r"sample_weight is \[1.0, 2.0\], .* tensor"),
+        (LABELS, {"sample_weight": 2.0}, "sample_weight is 2.0, .* tensor"),
+        (LABELS, {"progress": "half"}, "progress is 'half', .* number"),
+        (LABELS, {"num_items": "3"}, "num_items is '3', .* number"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_an_error_that_quotes_it(
+    targets: Any, keywords: dict[str, Any], said: str
+) -> None:
+    for head in heads():
+        with pytest.raises(TypeError, match=said):
+            head(HIDDEN, targets, **keywords)
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"), [("paper", "objective is 'paper'"), (Objective.paper, r"objective is Objective\.paper,")]
+)
+def test_what_is_no_objective_is_an_error_that_says_what_to_pass(objective: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=rf"{said}.* Objective\.paper\(\)"):
+        LabelEmbeddingHead(3, 4, objective=objective)
+    with pytest.raises(TypeError, match=said):
+        label_embedding_loss(HIDDEN, HIDDEN, HIDDEN, LABELS, objective)
+
+
+def test_a_text_for_prior_rows_is_an_error_that_quotes_it() -> None:
+    with pytest.raises(TypeError, match="prior_rows is 'many'"):
+        LabelEmbeddingHead(3, 4, embedding="running", prior_rows="many")  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_say_when_the_soft_term_starts() -> None:
+    assert Objective(soft_start=np.int64(5)) == Objective(soft_start=5)  # type: ignore[arg-type]
+    assert isinstance(Objective(soft_start=np.int64(5)).soft_start, int)  # type: ignore[arg-type]
+    assert Objective(soft_start=np.float32(0.5)) == Objective(soft_start=0.5)  # type: ignore[arg-type]

@@ -219,6 +219,20 @@ def test_targets_that_do_not_fit_the_hidden_states_are_an_error() -> None:
         head.calibrate(torch.randn(2, 6), torch.tensor([0, 4]))
 
 
+def test_a_temperature_at_the_limit_of_the_search_is_a_warning() -> None:
+    head, hidden = PlainHead(6, 4), torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
+    worst = head(hidden).argmin(-1)
+    with pytest.warns(UserWarning, match=r"^the temperature 1000 is a limit of the search: no temperature fits"):
+        assert head.calibrate(hidden, worst) == pytest.approx(1000)
+
+
+def test_pairs_of_hidden_states_and_targets_are_an_error_that_says_what_to_pass() -> None:
+    pair = (torch.randn(5, 6), torch.zeros(5, dtype=torch.long))
+    for arguments in ([[pair]], [[pair], [pair[1]]]):
+        with pytest.raises(TypeError, match=r"^a batch is a tuple, but must be a tensor: pass hidden states and targ"):
+            LabelEmbeddingHead(6, 4).calibrate(*arguments)  # type: ignore[arg-type]
+
+
 def test_every_head_has_probabilities() -> None:
     head = PlainHead(6, 4)
     hidden = torch.randn(3, 6)

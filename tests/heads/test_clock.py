@@ -94,6 +94,16 @@ def test_every_head_with_a_floor_has_the_same_clock(make_head: Callable[[], Head
     assert counted != pytest.approx(call(head, progress=1.0).loss.item(), rel=1e-3)
 
 
+def test_weights_pass_between_heads_with_and_without_a_schedule() -> None:
+    scheduled, constant = made(Objective(soft_start=2)), made(Objective(soft_start=0))
+    call(scheduled)
+    constant.load_state_dict(scheduled.state_dict())
+    call(scheduled)
+    scheduled.load_state_dict(constant.state_dict())
+    assert scheduled.updates is not None
+    assert int(scheduled.updates) == 0  # the schedule starts
+
+
 @pytest.mark.parametrize("impl", IMPLEMENTATIONS)
 def test_evaluation_neither_counts_nor_moves_the_running_table(impl: str) -> None:
     head = Case(Objective(soft_start=1), "running", impl).head().eval()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.func import functional_call
+from torch.func import functional_call, grad, vmap
 
 from labelemb import (
     ConfidencePenaltyHead,
@@ -94,6 +95,64 @@ def test_autocast_gives_a_float32_loss_and_gradients_of_the_parameters_type(impl
             assert parameter.grad is not None, name
             assert parameter.grad.dtype == torch.float32
             torch.testing.assert_close(parameter.grad, wanted[name], rtol=0.1, atol=0.05, msg=name)
+
+
+@pytest.mark.parametrize("impl", ["auto", *IMPLEMENTATIONS])
+@pytest.mark.parametrize(("of_hidden", "of_head"), [("float64", "float32"), ("float32", "float64")])
+def test_autocast_takes_float64_beside_float32(impl: str, of_hidden: str, of_head: str) -> None:
+    torch.manual_seed(0)
+    head = LabelEmbeddingHead(3, 4, impl=impl).eval().to(getattr(torch, of_head))
+    hidden, targets = torch.randn(5, 3, dtype=getattr(torch, of_hidden)), torch.randint(4, (5,))
+    expected = head(hidden, targets).loss
+    with torch.autocast("cpu", torch.bfloat16):
+        assert head(hidden).shape == (5, 4)
+        output = head(hidden, targets)
+    output.loss.backward()
+    torch.testing.assert_close(output.loss, expected, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("impl", ["auto", *IMPLEMENTATIONS])
+@pytest.mark.parametrize("labels", [4, 100])
+def test_a_head_on_the_meta_device_tells_shapes(impl: str, labels: int) -> None:
+    with torch.device("meta"):
+        head = LabelEmbeddingHead(3, labels, impl=impl)
+        output = head(torch.randn(5, 3), torch.zeros(5, dtype=torch.long))
+    output.loss.backward()
+    assert output.loss.shape == ()
+    assert head.predictor.weight.grad.shape == (labels, 3)
+
+
+@pytest.mark.parametrize("impl", ["auto", *IMPLEMENTATIONS])
+def test_the_first_scale_of_a_grad_scaler_is_not_too_large_for_float16(impl: str) -> None:
+    torch.manual_seed(0)
+    head = LabelEmbeddingHead(8, 5, impl=impl)
+    with torch.autocast("cpu", torch.float16):
+        loss = head(torch.randn(64, 8), torch.randint(5, (64,))).loss
+    torch.amp.GradScaler("cpu").scale(loss).backward()
+    for name, parameter in head.named_parameters():
+        assert bool(parameter.grad.isfinite().all()), name
+
+
+@pytest.mark.parametrize("labels", [20, 300])
+@pytest.mark.parametrize("impl", ["auto", *IMPLEMENTATIONS])
+def test_a_scaled_loss_keeps_small_gradients_from_vanishing_in_float16(impl: str, labels: int) -> None:
+    """Each row counts for one of half a million, so that without the scale its gradient would be 0 in float16."""
+    torch.manual_seed(0)
+    scale = 32768.0
+    head = LabelEmbeddingHead(64, labels, objective=Objective(correct_only=False), impl=impl)
+    hidden, targets = torch.randn(200, 64).half(), torch.randint(labels, (200,))
+
+    def gradients(inputs: Tensor) -> dict[str, Tensor]:
+        head.zero_grad()
+        (head(inputs, targets, num_items=500_000).loss * scale).backward()
+        assert inputs.grad is not None
+        return {name: p.grad.clone() for name, p in head.named_parameters()} | {"hidden": inputs.grad.float()}
+
+    wanted = gradients(hidden.float().requires_grad_())
+    with torch.autocast("cpu", torch.float16):
+        found = gradients(hidden.clone().requires_grad_())
+    for name, value in wanted.items():
+        assert float((found[name] - value).norm() / value.norm()) < 0.01, name
 
 
 @pytest.mark.parametrize("make", PEERS)
@@ -287,3 +346,95 @@ def test_autograd_compiles_with_soft_targets() -> None:
     head = case.head()
     compiled = torch.compile(head, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(hidden, targets).loss, head(hidden, targets).loss)
+
+
+@pytest.mark.parametrize("kind", [LabelEmbeddingHead, PlainHead])
+def test_a_compiled_head_takes_a_num_items_that_changes(kind: type[Head]) -> None:
+    torch.compiler.reset()
+    head = kind(3, 4).eval()
+    hidden, targets = torch.randn(6, 3), torch.randint(4, (6,))
+    compiled = torch.compile(head, fullgraph=True, backend="eager")
+    for num_items in (3, 7, 9, 2.5):
+        expected = head(hidden, targets, num_items=num_items).loss
+        torch.testing.assert_close(compiled(hidden, targets, num_items=num_items).loss, expected)
+
+
+def test_a_compiled_head_does_without_its_kernel() -> None:
+    def kernel(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+        raise AssertionError("a compiled head takes plain autograd")
+
+    torch.compiler.reset()
+    head = LabelEmbeddingHead(3, 4, kernel=kernel).eval()
+    hidden, targets = torch.randn(6, 3), torch.randint(4, (6,))
+    found = torch.compile(head, fullgraph=True, backend="eager")(hidden, targets).loss
+    head.kernel = None
+    torch.testing.assert_close(found, head(hidden, targets).loss)
+
+
+@pytest.mark.parametrize("embedding", ["dense", "running"])
+def test_a_compiled_step_may_return_terms_beside_the_loss(embedding: str) -> None:
+    case = Case(embedding=embedding)
+    hidden, targets, _ = case.inputs()
+    head, other = case.head(), case.head()
+
+    def step(hidden: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
+        output = other(hidden, targets)
+        return output.loss, *output.terms, output.terms.hard.detach()
+
+    torch.compiler.reset()
+    found = torch.compile(step, fullgraph=True, backend="aot_eager")(hidden, targets)
+    found[0].backward()
+    expected = head(hidden, targets)
+    torch.testing.assert_close(found, (expected.loss, *expected.terms, expected.terms.hard.detach()))
+
+
+TRANSFORMED: list[dict[str, Any]] = [
+    {},
+    {"impl": "autograd"},
+    {"impl": "chunked"},
+    {"embedding": "running"},
+    {"kernel": lambda *_: pytest.fail("a transformed head takes plain autograd")},
+]
+
+
+def transformable(labels: int, options: dict[str, Any]) -> tuple[LabelEmbeddingHead, Tensor, Tensor]:
+    torch.manual_seed(0)
+    head = LabelEmbeddingHead(3, labels, **options).eval()
+    return head, torch.randn(6, 3), torch.randint(labels, (6,))
+
+
+def expected_gradients(head: LabelEmbeddingHead, hidden: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    head.impl, head.kernel = "autograd", None
+    return loss_and_gradients(head, hidden, targets)[1]
+
+
+@pytest.mark.parametrize("labels", [4, 100])
+@pytest.mark.parametrize("options", TRANSFORMED)
+def test_torch_func_differentiates_a_head_in_eval_mode(labels: int, options: dict[str, Any]) -> None:
+    head, hidden, targets = transformable(labels, options)
+
+    def loss(parameters: dict[str, Tensor]) -> Tensor:
+        output: HeadOutput = functional_call(head, parameters, (hidden, targets))
+        return output.loss
+
+    found = grad(loss)({name: p.detach() for name, p in head.named_parameters()})
+    wanted = expected_gradients(head, hidden, targets)
+    for name, value in found.items():
+        torch.testing.assert_close(value, wanted.get(name, torch.zeros_like(value)), msg=name)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("labels", [4, 100])
+def test_vmap_gives_the_gradients_of_single_rows_in_eval_mode(labels: int) -> None:
+    head, hidden, targets = transformable(labels, {})
+
+    def loss(parameters: dict[str, Tensor], row: Tensor, target: Tensor) -> Tensor:
+        output: HeadOutput = functional_call(head, parameters, (row.unsqueeze(0), target.unsqueeze(0)))
+        return output.loss
+
+    parameters = {name: p.detach() for name, p in head.named_parameters()}
+    found = vmap(grad(loss), (None, 0, 0))(parameters, hidden, targets)
+    for row in range(len(targets)):
+        wanted = expected_gradients(head, hidden[row : row + 1], targets[row : row + 1])
+        for name, value in found.items():
+            torch.testing.assert_close(value[row], wanted.get(name, torch.zeros_like(value[row])), msg=name)

@@ -148,3 +148,10 @@ def test_neighbours_are_shown_in_a_line_each():
     first, second, *_ = str(space.nearest("one\ntwo", k=1)).splitlines()
     assert first == "nearest to one two:"
     assert second.startswith("  three four  ")
+
+
+def test_a_long_name_does_not_widen_the_rows_of_the_others():
+    names = ["cat", "long " * 60, "dog"]
+    near = LabelSpace.from_matrix(torch.eye(3), names, kind="logit").nearest("cat")
+    assert max(map(len, str(near).splitlines())) <= 80
+    assert {neighbor.name for neighbor in near} == set(names[1:]), "the names themselves are whole"

@@ -16,10 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from labelemb import LabelSpace, LabelSpaceError
-from labelemb.labelspace import fonts, neighbors, pictures
 from labelemb.labelspace import map as label_map_module
-from labelemb.labelspace.fonts import name_fonts
+from labelemb.labelspace import neighbors
 from labelemb.labelspace.neighbors import most_alike
+from labelemb.labelspace.pictures import drawing, fonts
+from labelemb.labelspace.pictures.fonts import name_fonts
 
 matplotlib.use("Agg")  # no window
 
@@ -134,7 +135,7 @@ def test_a_heatmap_goes_into_the_axes_that_are_given() -> None:
 
 
 def test_a_heatmap_of_too_many_labels_shows_the_strongest_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pictures, "MOST_HEATMAP_LABELS", 4)
+    monkeypatch.setattr(drawing, "MOST_HEATMAP_LABELS", 4)
     axes = pairs_of(20).heatmap(ax=Figure().subplots())
     assert sorted(text.get_text() for text in axes.get_yticklabels()) == ["16", "17", "18", "19"]
     axes = pairs_of(20).heatmap(labels=range(10), ax=Figure().subplots())
@@ -165,14 +166,16 @@ def overlapping(boxes: np.ndarray) -> int:
     return int(np.triu(meet, 1).sum())
 
 
-@pytest.mark.parametrize("names", ["label_{}_with_a_name", "天气预报天气{}"])
-def test_names_on_a_map_neither_overlap_nor_leave_the_frame(names: str) -> None:
+@pytest.mark.parametrize("dpi", [100, drawing.PICTURE_DPI])
+@pytest.mark.parametrize("names", ["label_{}_with_a_name", "{}_0123456789_0123456789", "天气预报天气{}"])
+def test_names_on_a_map_neither_overlap_nor_leave_the_frame(names: str, dpi: int) -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(80, 80, generator=generator)
     space = LabelSpace.from_matrix(logits, [names.format(label) for label in range(80)], kind="logit")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # letters that no font has
-        axes = space.map(ax=Figure(figsize=(6, 5)).subplots())
+        axes = space.map(ax=Figure(figsize=(6, 5), dpi=100).subplots())
+        axes.figure.set_dpi(dpi)  # as savefig does
         boxes = drawn_boxes(axes, axes.texts)
     frame = axes.get_window_extent()
     assert 10 < len(boxes) < 80
@@ -180,6 +183,12 @@ def test_names_on_a_map_neither_overlap_nor_leave_the_frame(names: str) -> None:
     assert overlapping(boxes) == 0
     assert (boxes[:, :2] >= (frame.x0 - 1, frame.y0 - 1)).all()
     assert (boxes[:, 2:] <= (frame.x1 + 1, frame.y1 + 1)).all()
+
+
+def test_one_name_that_is_left_out_is_one_name() -> None:
+    names = ["cat", "dog", "a name that fits no picture"]
+    axes = LabelSpace.from_matrix(torch.eye(3), names, kind="logit").map(ax=Figure(figsize=(1, 1)).subplots())
+    assert "; 1 name left out for room" in axes.get_title()
 
 
 def test_names_of_a_heatmap_in_small_axes_do_not_overlap() -> None:
@@ -193,6 +202,32 @@ def test_letters_that_no_font_has_are_mentioned() -> None:
     assert missing.incomplete == 2
     assert missing.note.startswith("2 names have letters that no installed font shows: install one")
     assert len(missing.families) == 1
+    emoji = name_fonts(["\U0001fae8"], ())
+    assert emoji.note == "1 name has letters that no installed font shows", "Noto Sans CJK has no emoji"
+
+
+def test_letters_that_no_font_has_are_drawn_without_a_line_for_each(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(drawing, "name_fonts", lambda names: name_fonts(names, ()))
+    space = LabelSpace.from_matrix(torch.eye(3), ["猫", "犬", "車"], kind="logit")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        axes = space.map(ax=Figure().subplots())
+    assert "3 names have letters that no installed font shows" in axes.get_title()
+    assert not caplog.records
+
+
+def test_a_font_installed_after_matplotlib_listed_the_fonts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = matplotlib.font_manager.fontManager
+    new = next(font for font in manager.ttflist if font.name == "cmr10")  # ships with matplotlib
+    monkeypatch.setattr(manager, "ttflist", [font for font in manager.ttflist if font.name != "cmr10"])
+    monkeypatch.setattr(matplotlib.font_manager, "findSystemFonts", lambda: [new.fname])
+    fonts._font.cache_clear()
+    fonts._add_new_fonts.cache_clear()
+    monkeypatch.setattr(fonts, "_lacking", lambda font, letters: set() if font.family_name == "cmr10" else letters)
+    assert name_fonts(["猫"], ["cmr10"]) == (["DejaVu Sans", "cmr10"], 0, False)
+    fonts._font.cache_clear()
 
 
 def test_a_font_that_has_the_letters_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +243,7 @@ def test_a_font_that_has_the_letters_is_taken(monkeypatch: pytest.MonkeyPatch) -
     installed = {None: Font("cat"), "Hei": Font("猫"), "Gothic": Font("猫犬")}
     monkeypatch.setattr(fonts, "_font", installed.get)
     assert fonts.name_fonts(["猫", "cat"], ["absent", "Hei", "Gothic"]).families == ["usual", "Hei"]
-    assert fonts.name_fonts(["犬 cat"], ["Hei", "Gothic"]) == (["usual", "Gothic"], 0)
+    assert fonts.name_fonts(["犬 cat"], ["Hei", "Gothic"]) == (["usual", "Gothic"], 0, False)
 
 
 def test_an_unknown_label_is_an_error_before_anything_is_drawn() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -168,3 +169,27 @@ def test_small_batches_have_terms_with_gradients_and_can_be_differentiated_twice
     assert gradient.abs().sum() > 0
     (again,) = torch.autograd.grad(gradient.square().sum(), hidden)
     assert again.abs().sum() > 0
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_smoothed_targets_count_as_right_what_their_top_label_says(reduction: str) -> None:
+    torch.manual_seed(0)
+    hard, smoothed = (LabelEmbeddingHead(3, 5, impl="autograd") for _ in range(2))
+    smoothed.load_state_dict(hard.state_dict())
+    hidden, labels = torch.randn(40, 3), torch.randint(5, (40,))
+    expected = hard(hidden, labels)
+    output = smoothed(hidden, 0.9 * F.one_hot(labels, 5) + 0.02, reduction=reduction)
+    assert 0 < int(expected.observer_correct) < 40
+    assert int(output.observer_correct) == int(expected.observer_correct)
+    assert torch.equal(smoothed.counts, hard.counts)
+    assert int(output.observer_rows) == 40
+
+
+@pytest.mark.parametrize("objective", [Objective(), Objective.authors_vision(), Objective.fading()])
+def test_the_functional_form_averages_over_all_leading_dimensions(objective: Objective) -> None:
+    torch.manual_seed(0)
+    z1, z2, e = (2 * torch.randn(3, 4, 5) for _ in range(3))
+    targets = torch.randint(5, (3, 4))
+    found = label_embedding_loss(z1, z2, e, targets, objective)
+    flat = label_embedding_loss(*(x.reshape(12, 5) for x in (z1, z2, e)), targets.reshape(12), objective)
+    torch.testing.assert_close(found, flat)

@@ -136,3 +136,10 @@ def test_an_unknown_reduction_and_a_wrong_weight_are_refused() -> None:
         SoftTargetLoss(SPACE, reduction="average")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"weight has shape \(2,\), but must be \(3,\)"):
         SoftTargetLoss(SPACE, weight=torch.ones(2))
+
+
+@pytest.mark.parametrize("name", ["hard_weight", "soft_weight"])
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+def test_weights_of_the_parts_are_finite_and_0_or_more(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name} is {value}"):
+        SoftTargetLoss(SPACE, **{name: value})  # type: ignore[arg-type]

@@ -23,6 +23,13 @@ def test_a_candidate_is_behind_by_more_than_a_standard_error_of_the_paired_diffe
     assert scores(a1=[9.0]).lag("a1") is None  # one seed has no standard error
 
 
+def test_a_task_is_judged_by_the_seeds_that_plain_and_all_candidates_have() -> None:
+    values = {name: {1: 5.0, 2: 6.0} for name in ("plain", *DEFAULT.CANDIDATES)} | {"label smoothing": {2: 5.0, 3: 5.0}}
+    values["a1"] = {2: 4.0, 3: 4.0}
+    common = DEFAULT.in_common(values)
+    assert {name: set(scores) for name, scores in common.items()} == {name: {2} for name in values}
+
+
 def test_equal_means_share_their_ranks() -> None:
     ranks = {name: scores().rank(name) for name in DEFAULT.CANDIDATES}
     assert ranks == {"a1": 2.5, "a2": 2.5, "b": 1.0, "c": 4.0}

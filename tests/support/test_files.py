@@ -156,7 +156,47 @@ def test_a_pipe_or_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [pipe]
 
 
+def test_a_pipe_that_a_link_of_the_system_stands_for_is_written_to() -> None:
+    reader, writer = os.pipe()
+    try:
+        files.write_text(Path(f"/dev/fd/{writer}"), "through")  # its link says pipe:[1234], which is no path
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_pipe_that_nobody_reads_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="no program reads this pipe; start the reader first"):
+        files.write_text(tmp_path / "pipe", "through")
+
+
 def test_a_folder_in_too_many_others_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="too many folders inside each other"):
         files.make_folder(tmp_path.joinpath(*["a"] * 1500))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_record_is_a_regular_file_of_a_limited_size(tmp_path: Path) -> None:
+    large, endless, pipe = tmp_path / "large.json", tmp_path / "endless.json", tmp_path / "pipe"
+    large.write_bytes(b"{}")
+    os.truncate(large, files.LARGEST_RECORD + 1)  # a hole: takes no disk
+    with pytest.raises(UserError, match=r"large.json: it has 268,435,457 bytes, at most 268,435,456 are read"):
+        files.read_json(large)
+    endless.symlink_to("/dev/zero")
+    os.mkfifo(pipe)
+    for special in (endless, pipe):
+        with pytest.raises(UserError, match=f"cannot read {special}: not a regular file"):
+            files.read_json(special)
+
+
+def test_a_file_that_does_not_fit_the_memory_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> bytes:
+        raise MemoryError
+
+    file = tmp_path / "data.csv"
+    file.write_bytes(b"text,label\n")
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(OSError, match="not enough memory for its 11 bytes"):
+        files.read_whole(file)

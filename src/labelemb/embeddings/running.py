@@ -55,6 +55,8 @@ class RunningEmbedding(LabelEmbedding):
             top_k = DEFAULT_TOP_K
         if top_k is not None and not 1 <= top_k < num_labels:
             raise ValueError(f"top_k is {top_k}, but must be in [1, {num_labels}) for {num_labels} labels")
+        if isinstance(prior_rows, str):
+            raise TypeError(f"prior_rows is {prior_rows!r}, but must be a number, 0 or more")
         if prior_rows is not None and not 0 <= prior_rows < math.inf:
             raise ValueError(f"prior_rows is {prior_rows}, but must be finite and 0 or more")
         self.rows_per_epoch = rows_per_epoch or ROWS_PER_LABEL * num_labels

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
@@ -15,12 +16,16 @@ from torch import Tensor, nn
 
 from labelemb.heads.base import Head, HeadOutput
 from labelemb.heads.label_embedding import LabelEmbeddingHead
+from labelemb.support.tensors import times_changed
 from labelemb.support.wording import closest
 
 Model = TypeVar("Model", bound=nn.Module)
 
 CALL_ARGUMENTS = ("targets", "sample_weight", "num_items", "progress", "reduction")
 """What an attached model's call takes for its head, by keyword."""
+
+HEAD_ARGUMENTS = (*CALL_ARGUMENTS, "observed_hidden")
+"""All keywords of a head's own call."""
 
 
 def attach(model: Model, layer: str | None = None, head: Head | None = None, **options: Any) -> Model:
@@ -37,13 +42,14 @@ def attach(model: Model, layer: str | None = None, head: Head | None = None, **o
 
     The output of the layer must be the output of the model. A model that changes it (scales it, adds another layer's
     output, puts it into a tuple) is refused at the first call with targets. So is a call after the layer was replaced.
+    A change in place is noticed where the model is not compiled.
 
     A state dict of the model from before `attach` still loads: the layer's weights go to the predictor, the observer
     starts as its copy, and the embedding stays as it is. `predictor_only` gives the way back.
 
     Arguments:
         model: any module. Its optimiser and trainer find the head's parameters as they find its own.
-        layer: the layer's name as in `model.named_modules()`: "fc", "classifier.2".
+        layer: the layer's name as in `model.named_modules()`: "fc", "classifier.2". Where it has several, any of them.
         head: the head to use; it is moved to the layer's device and keeps its precision. By default
             `LabelEmbeddingHead.from_linear(layer, **options)`.
         options: of the default head (embedding=, objective=, ...).
@@ -53,6 +59,8 @@ def attach(model: Model, layer: str | None = None, head: Head | None = None, **o
             f"{type(model).__name__} is a Hugging Face model, which takes labels of its own: use "
             f"labelemb.integrations.transformers.attach_to_pretrained(model)"
         )
+    if not isinstance(layer, str | None):
+        raise TypeError(f"layer is {layer!r}, but must be a name as in model.named_modules(), a str")
     taken = [name for name in CALL_ARGUMENTS if name in inspect.signature(model.forward).parameters]
     if taken:
         raise ValueError(
@@ -65,8 +73,9 @@ def attach(model: Model, layer: str | None = None, head: Head | None = None, **o
     old = _find_linear(model, layer)
     assert layer is not None
     head = head_for_layer(layer, old, head, options)
-    parent, _, name = layer.rpartition(".")
-    setattr(model.get_submodule(parent), name, head)
+    for place in [name for name, module in _named_modules(model).items() if module is old]:  # it may have several
+        parent, _, name = place.rpartition(".")
+        setattr(model.get_submodule(parent), name, head)
     _Attachment(model, layer, head)
     return model
 
@@ -164,6 +173,13 @@ class _Attachment:
         self._call: dict[str, Any] | None = None  # arguments for the head in the running call of the model
         self._output: HeadOutput | None = None
         self._handed_on: Tensor | None = None  # what the model got from the head in place of `_output`
+        self._times_changed = 0  # in place, when it was handed on
+        parameters = inspect.signature(model.forward).parameters
+        kinds = [parameter.kind for parameter in parameters.values()]
+        by_position = [kind for kind in kinds if kind.name in ("POSITIONAL_ONLY", "POSITIONAL_OR_KEYWORD")]
+        self._most_positional = sys.maxsize if inspect.Parameter.VAR_POSITIONAL in kinds else len(by_position)
+        takes_any = inspect.Parameter.VAR_KEYWORD in kinds
+        self._not_the_models = [name for name in HEAD_ARGUMENTS if not takes_any and name not in parameters]
         self._handles = [
             head.register_load_state_dict_pre_hook(load_plain_layer),
             head.register_forward_pre_hook(self._before_head, with_kwargs=True),
@@ -193,12 +209,29 @@ class _Attachment:
                 f"layer {self.layer!r} was replaced after `attach` (by reset_classifier, say): call `attach` again for "
                 f"the new layer"
             )
+        self._check_arguments(model, args, kwargs)
         if "targets" not in kwargs:
             return args, kwargs
         own = {name: value for name, value in kwargs.items() if name not in CALL_ARGUMENTS}
         if kwargs["targets"] is not None:
             self._call = {name: value for name, value in kwargs.items() if name in CALL_ARGUMENTS}
         return args, own
+
+    def _check_arguments(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Refuse arguments that the model would refuse, and say how the head gets them."""
+        if len(args) > self._most_positional:
+            raise TypeError(
+                f"{type(model).__name__} takes {self._most_positional} positional arguments, but {len(args)} were "
+                f"given: pass targets by keyword, model(x, targets=y)"
+            )
+        for name in self._not_the_models:
+            if name == "observed_hidden" and name in kwargs:
+                raise TypeError(
+                    "observed_hidden= is for a head that you call yourself: behind `attach` the observer reads what "
+                    "the predictor reads"
+                )
+            if name in kwargs and "targets" not in kwargs:
+                raise TypeError(f"{name}= is an argument of the head's loss: pass targets= beside it")
 
     def _before_head(
         self, head: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -217,6 +250,7 @@ class _Attachment:
         if self._handed_on is None:  # the head never had all logits: the right shape, without memory
             hidden: Tensor = args[0]
             self._handed_on = hidden.new_zeros(()).expand(*hidden.shape[:-1], head.num_labels)
+        self._times_changed = times_changed(self._handed_on)
         return self._handed_on
 
     def _after_model(self, model: nn.Module, args: tuple[Any, ...], output: Any) -> HeadOutput | None:
@@ -224,8 +258,12 @@ class _Attachment:
         self._call = self._output = self._handed_on = None
         if not called or output is None:  # None: the model has raised an error
             return None
+        given = None
         if result is None or output is not handed_on:
             given = "another tensor" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+        elif handed_on is not None and times_changed(handed_on) != self._times_changed:
+            given = "it changed in place"
+        if given is not None:
             raise ValueError(
                 f"{type(model).__name__} must return the output of layer {self.layer!r} unchanged, but returned "
                 f"{given}: the head would train other logits than the model gives (something scales or reshapes them, "
@@ -258,8 +296,13 @@ def _attachments(model: nn.Module) -> list[_Attachment]:
     return [owner for owner in owners if isinstance(owner, _Attachment) and not isinstance(model, Head)]
 
 
+def _named_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """All modules by name; one that stands in several places has several."""
+    return dict(model.named_modules(remove_duplicate=False))
+
+
 def _find_linear(model: nn.Module, layer: str | None) -> nn.Linear:
-    modules = dict(model.named_modules())
+    modules = _named_modules(model)
     if not layer or layer not in modules:
         linear = [name for name, module in modules.items() if isinstance(module, nn.Linear)]
         near = closest(layer or "", linear) or linear[-5:]

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from labelemb.heads.calibration import agreeing_temperature, target_temperature
+from labelemb.heads.calibration import agreeing_temperature, target_temperature, warn_at_limit
 from labelemb.heads.clock import Clock, no_updates
+from labelemb.heads.defaults import DEFAULT
 from labelemb.labelspace import LabelSpace
 from labelemb.losses.batch import Batch, CallOptions, LabelRules, checked_weight, read_batch
-from labelemb.losses.parts import apply_linear
+from labelemb.losses.parts import LinearLayer, apply_linear
 from labelemb.losses.result import LossTerms, brief
 from labelemb.support.tensors import widened
+
+COUNTERS = ("updates", "draws")
+"""Buffers that heads have or have not, as their options are."""
 
 
 @dataclass
@@ -41,6 +46,49 @@ class HeadOutput:
             count: Tensor | None = getattr(self, name)
             shown += [] if count is None else [f"{name}={int(count)}"]
         return f"HeadOutput({', '.join(shown)}, terms={self.terms!r})"
+
+
+class ComputedLayer(NamedTuple):
+    """A linear layer whose weights were computed from its parameters, for one call."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __call__(self, hidden: Tensor, /) -> Tensor:
+        return F.linear(hidden, self.weight, self.bias)
+
+
+def computed(layer: nn.Linear) -> LinearLayer:
+    """The layer itself, or with its weights computed once where they are no parameters: normed, parametrized, pruned.
+
+    A loss may read the weights several times, and without calling the layer.
+    """
+    if "weight" in layer._parameters and "bias" in layer._parameters:
+        return layer
+    if layer._forward_pre_hooks:  # of `weight_norm` and pruning: a call of the layer computes its weights
+        layer(layer.weight.new_empty(0, layer.in_features))
+    return ComputedLayer(layer.weight, layer.bias)
+
+
+@torch.no_grad()
+def copy_layer(layer: nn.Linear, target: nn.Linear) -> None:
+    """Copy the weights that a layer computes with."""
+    source = computed(layer)
+    target.weight.copy_(source.weight)
+    if source.bias is not None:
+        target.bias.copy_(source.bias)
+
+
+def _fit_counters(head: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
+    """Let weights of a head with another schedule, or other `observe_rows`, be loaded: its counters are no weights."""
+    if not any(key.startswith(prefix) for key in state):  # nothing of the head is to be loaded
+        return
+    for name in COUNTERS:
+        counter = getattr(head, name, None)
+        if counter is None:
+            state.pop(prefix + name, None)
+        else:
+            state.setdefault(prefix + name, torch.zeros_like(counter))
 
 
 class Head(nn.Module):
@@ -74,6 +122,7 @@ class Head(nn.Module):
         self.clock = clock
         self.updates: Tensor | None
         self.register_buffer("updates", no_updates(clock))
+        self.register_load_state_dict_pre_hook(_fit_counters)
 
     @property
     def total_steps(self) -> int | None:
@@ -168,6 +217,7 @@ class Head(nn.Module):
             found = target_temperature(hidden_batches, targets, self.logits, self.ignore_index)
         else:
             found = agreeing_temperature(hidden_batches, self.logits, self._observing())
+        warn_at_limit(found)
         self.temperature.fill_(found)
         return float(self.temperature)
 
@@ -180,14 +230,14 @@ class Head(nn.Module):
         """A copy of the predicting layer alone; with `fold_temperature` its softmax is calibrated."""
         layer = nn.Linear(self.in_features, self.num_labels, bias=self.predictor.bias is not None)
         layer = layer.to(self.predictor.weight)
-        layer.load_state_dict(self.predictor.state_dict())
+        copy_layer(self.predictor, layer)
         if fold_temperature:
             for parameter in layer.parameters():
                 parameter.div_(self.temperature)
         return layer
 
     def parameter_groups(
-        self, lr: float, embedding_lr: float | None = None, weight_decay: float = 0.0
+        self, lr: float, embedding_lr: float | None = DEFAULT.embedding_lr, weight_decay: float = 0.0
     ) -> list[dict[str, Any]]:
         """Groups for an optimiser: this head's layers at `lr`. Heads that learn an embedding add a group for it."""
         return [{"params": list(self.parameters()), "lr": lr, "weight_decay": weight_decay}]

@@ -7,6 +7,7 @@ The cross entropy is convex in the inverse temperature b, with the slope E_p[z] 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -118,7 +119,25 @@ def agreeing_temperature(
 
 
 def _listed(batches: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    return [batches] if isinstance(batches, Tensor) else list(batches)
+    listed = [batches] if isinstance(batches, Tensor) else list(batches)
+    for batch in listed:
+        if not isinstance(batch, Tensor):
+            raise TypeError(
+                f"a batch is a {type(batch).__name__}, but must be a tensor: pass hidden states and targets apart, "
+                f"calibrate([hidden, ...], [targets, ...])"
+            )
+    return listed
+
+
+def warn_at_limit(temperature: float) -> None:
+    """Warn of a temperature at an end of the range that is searched."""
+    inverse = 1 / temperature
+    if not LOWEST * (1 + 1e-4) < inverse < HIGHEST * (1 - 1e-4):
+        warnings.warn(
+            f"the temperature {temperature:.4g} is a limit of the search: no temperature fits, so look at the logits "
+            f"and targets (are the predictions no better than chance?)",
+            stacklevel=3,
+        )
 
 
 def _fit(parts: Callable[[], Iterator[_Rows]]) -> float:

@@ -49,6 +49,8 @@ class Clock:
 
     def read(self, given: float | None, updates: Tensor | None, training: bool) -> Moment:
         """The moment of a call that says `given`, or of the counted training calls."""
+        if isinstance(given, str):
+            raise TypeError(f"progress is {given!r}, but must be a number in [0, 1]")
         if given is not None and not 0 <= given <= 1:
             raise ValueError(f"progress is {given}, but must be in [0, 1]")
         if not self.has_schedule:

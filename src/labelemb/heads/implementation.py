@@ -9,6 +9,7 @@ import torch
 
 from labelemb.losses.batch import Batch
 from labelemb.losses.chunked import ChunkOptions
+from labelemb.support.tensors import is_transformed
 
 Implementation = Literal["auto", "autograd", "chunked"]
 
@@ -41,6 +42,6 @@ class ImplementationChoice:
             if self.impl == "chunked":
                 raise ValueError('reduction="none" needs impl="autograd" or "auto": chunks only add rows up')
             return False
-        if batch.labels is None or torch.compiler.is_compiling():
+        if batch.labels is None or torch.compiler.is_compiling() or is_transformed():
             return False
         return self.impl == "chunked" or len(batch.hidden) * num_labels > FEW_LOGITS

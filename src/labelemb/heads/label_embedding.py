@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from labelemb.embeddings.base import LabelEmbedding
 from labelemb.embeddings.make import EmbeddingName, is_fixed, make_embedding
-from labelemb.heads.base import Head, HeadOutput
+from labelemb.heads.base import Head, HeadOutput, computed, copy_layer
 from labelemb.heads.clock import Clock
 from labelemb.heads.defaults import DEFAULT
 from labelemb.heads.implementation import Implementation, ImplementationChoice
@@ -20,11 +20,11 @@ from labelemb.losses.batch import Batch
 from labelemb.losses.chunked import chunked_loss
 from labelemb.losses.closed_form import closed_form_loss, has_closed_form
 from labelemb.losses.kernel import PredictorKernel, kernel_loss
-from labelemb.losses.objective import Objective
+from labelemb.losses.objective import Objective, checked_objective
 from labelemb.losses.parts import Parts, apply_linear
 from labelemb.losses.result import LossResult, RightLabels
 from labelemb.losses.sampling import observe_some
-from labelemb.support.tensors import sum_over_processes
+from labelemb.support.tensors import is_transformed, sum_over_processes
 
 
 class LabelEmbeddingHead(Head):
@@ -46,7 +46,8 @@ class LabelEmbeddingHead(Head):
         rank: of a "compressed" embedding.
         rows_per_epoch: examples in one epoch (tokens for a sequence model), for a "running" embedding.
         prior_rows: imagined rows that give every label the same probability, for a "running" embedding: with few
-            observations a mean over many labels is noise. None for 0; one row for each label is good up to 1,000.
+            observations a mean over many labels is noise. None for 0, without `embedding` for what
+            `labelemb.heads.defaults` says; one row for each label is good up to 1,000.
         bias: whether predictor and observer have a bias.
         objective: the weights and choices of the loss.
         weight: a weight per label, as in `nn.CrossEntropyLoss`.
@@ -57,7 +58,8 @@ class LabelEmbeddingHead(Head):
         observe_rows: the most rows of a call that go through the observer, drawn anew in each; None for all. The
             predictor sees every row. "auto" is None, and from 4,096 labels on what `labelemb.heads.defaults` says.
         kernel: computes the predictor's cross entropy in place of the chunks: kernel(hidden, weight, bias, labels)
-            gives a differentiable loss per row. `out.correct` is then None. Soft targets and losses per row do without.
+            gives a differentiable loss per row. `out.correct` is then None. Soft targets, losses per row, compiled
+            heads and `torch.func` do without.
         total_steps: optimiser updates of the whole training, for an objective with a mass floor or `soft_start` where
             calls do not pass progress=. The head then counts its training calls. Without either a mass floor stands at
             its end value from the first call on.
@@ -82,9 +84,11 @@ class LabelEmbeddingHead(Head):
         kernel: PredictorKernel | None = None,
         total_steps: int | None = None,
     ) -> None:
-        objective = DEFAULT.objective if objective is None else objective
+        objective = DEFAULT.objective if objective is None else checked_objective(objective)
         if embedding is None:
             embedding = DEFAULT.embedding(num_labels)
+            if embedding == "running" and prior_rows is None:
+                prior_rows = DEFAULT.prior_rows(num_labels)
         ImplementationChoice(impl, chunk_rows)
         if kernel is not None and impl == "autograd":
             raise ValueError('kernel= would be ignored with impl="autograd": pass impl="auto" or "chunked"')
@@ -103,7 +107,6 @@ class LabelEmbeddingHead(Head):
         self.observe_rows = self._checked_observe_rows(observe_rows)
         self.draws: Tensor | None
         self.register_buffer("draws", None if self.observe_rows is None else torch.zeros((), dtype=torch.long))
-        self.register_load_state_dict_pre_hook(_fit_draws)
 
     @classmethod
     def from_linear(cls, layer: nn.Linear, **options: Any) -> Self:
@@ -115,13 +118,16 @@ class LabelEmbeddingHead(Head):
         head.predictor = layer
         if head.observer is not None:
             head.observer.to(layer.weight.dtype)
-            head.observer.load_state_dict(layer.state_dict())
+            copy_layer(layer, head.observer)
         return head
 
     def parameter_groups(
-        self, lr: float, embedding_lr: float | None = None, weight_decay: float = 0.0
+        self, lr: float, embedding_lr: float | None = DEFAULT.embedding_lr, weight_decay: float = 0.0
     ) -> list[dict[str, Any]]:
-        """Groups for an optimiser: the layers at `lr`, a learned embedding at its own rate and without decay."""
+        """Groups for an optimiser: the layers at `lr`, a learned embedding at its own rate and without decay.
+
+        With `embedding_lr=None` the embedding has the rate of the layers.
+        """
         embedding = list(self.embedding.parameters())
         inside = {id(parameter) for parameter in embedding}
         layers = [parameter for parameter in self.parameters() if id(parameter) not in inside]
@@ -138,7 +144,7 @@ class LabelEmbeddingHead(Head):
 
     def parts(self) -> Parts:
         """What the loss works with."""
-        return Parts(self.predictor, self.observer, self.embedding, self.objective)
+        return Parts(computed(self.predictor), self.observer, self.embedding, self.objective)
 
     def _observing(self) -> Callable[[Tensor], Tensor]:
         observer = self.observer
@@ -182,7 +188,8 @@ class LabelEmbeddingHead(Head):
 
     def _loss(self, batch: Batch) -> LossResult:
         choice = ImplementationChoice(self.impl, self.chunk_rows)
-        if self.kernel is not None and batch.labels is not None and batch.reduction == "mean":
+        traced = torch.compiler.is_compiling() or is_transformed()
+        if self.kernel is not None and batch.labels is not None and batch.reduction == "mean" and not traced:
             return kernel_loss(self.parts(), batch, self.kernel, choice.options)
         if choice.uses_chunks(batch, self.num_labels):
             return chunked_loss(self.parts(), batch, choice.options)
@@ -204,13 +211,3 @@ class LabelEmbeddingHead(Head):
             self.counts.add_(sum_over_processes(new))
         else:
             self.counts.index_add_(0, *right)
-
-
-def _fit_draws(module: nn.Module, state: dict[str, Any], prefix: str, *_: object) -> None:
-    """Weights of a head that observed another number of rows may be loaded: how many draws it made is no weight."""
-    assert isinstance(module, LabelEmbeddingHead)
-    name = f"{prefix}draws"
-    if module.draws is None:
-        state.pop(name, None)
-    else:
-        state.setdefault(name, torch.zeros_like(module.draws))

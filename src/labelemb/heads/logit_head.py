@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from labelemb.heads.base import Head, HeadOutput
-from labelemb.losses.autograd import count_correct
-from labelemb.losses.batch import Batch
+from labelemb.losses.batch import Batch, count_correct
 from labelemb.losses.result import LossTerms
 from labelemb.support.tensors import widened
 

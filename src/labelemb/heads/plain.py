@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from labelemb.embeddings.even import EvenTargets
-from labelemb.heads.base import HeadOutput
+from labelemb.heads.base import HeadOutput, computed
 from labelemb.heads.clock import Clock
 from labelemb.heads.implementation import Implementation, ImplementationChoice
 from labelemb.heads.logit_head import LogitHead
@@ -72,7 +72,7 @@ class PlainHead(LogitHead):
         if weighted_entries or not choice.uses_chunks(batch, self.num_labels):
             return super()._training_output(batch)
         targets = EvenTargets(self.num_labels) if self.label_smoothing else None
-        found = chunked_loss(Parts(self.predictor, None, targets, self.mixing), batch, choice.options)
+        found = chunked_loss(Parts(computed(self.predictor), None, targets, self.mixing), batch, choice.options)
         return HeadOutput(found.loss, found.terms, found.logits, found.correct)
 
     def _mean(self, logits: Tensor, batch: Batch) -> tuple[Tensor, LossTerms]:

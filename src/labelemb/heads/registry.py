@@ -93,14 +93,13 @@ def label_embedding(
     **options: Any,
 ) -> LabelEmbeddingHead:
     """A label embedding head, or one of its controls by `make`."""
-    embedding = options.pop("embedding", None)
-    embedding = DEFAULT.embedding(num_labels) if embedding is None else embedding
-    if embedding == "running":
+    embedding = options.get("embedding")
+    if (DEFAULT.embedding(num_labels) if embedding is None else embedding) == "running":
         options["rows_per_epoch"] = rows_per_epoch
     objective = options.get("objective") or DEFAULT.objective
     if objective.mass_floor or (objective.soft_start and not is_fixed(embedding)):
         options["total_steps"] = total_steps
-    return make(in_features, num_labels, embedding=embedding, **options)
+    return make(in_features, num_labels, **options)
 
 
 register("plain", _without_training(PlainHead))

@@ -16,7 +16,7 @@ from labelemb.labelspace.errors import LabelSpaceError
 from labelemb.labelspace.forms import Form
 from labelemb.labelspace.labels import refuse_repeated
 from labelemb.support.cells import defused, restored
-from labelemb.support.files import replacing
+from labelemb.support.files import refuse_device, replacing
 from labelemb.support.wording import quote_few
 
 
@@ -95,6 +95,7 @@ def _digits(row: Tensor) -> list[str]:
 def _read_table(path: str | os.PathLike[str], delimiter: str | None) -> list[list[str]]:
     where = os.fspath(path)
     try:
+        refuse_device(Path(path))
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
             if delimiter is None:
                 delimiter = "\t" if "\t" in file.readline() else ","
@@ -102,6 +103,8 @@ def _read_table(path: str | os.PathLike[str], delimiter: str | None) -> list[lis
             table = [line for line in csv.reader(file, delimiter=delimiter, strict=True) if line]
     except OSError as error:
         raise LabelSpaceError(f"{where}: cannot be read: {error.strerror}") from error
+    except MemoryError as error:
+        raise LabelSpaceError(f"{where}: not enough memory to read it") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise LabelSpaceError(f"{where}: not a table of text in UTF-8: {error}") from error
     if not table:

@@ -11,8 +11,10 @@ from torch import Tensor
 from labelemb.labelspace.errors import LabelSpaceError
 from labelemb.labelspace.forms import BLOCK_NUMBERS, TINY, FactorForm, Form, TopKForm
 from labelemb.labelspace.record import LabelRecord
-from labelemb.support.wording import display_width, one_line, padded
+from labelemb.support.wording import display_width, padded, shorten
 
+LONGEST_NAME = 60
+"""Characters of a name in a printed table; a row with it fits a terminal."""
 MOST_COMPARED_LABELS = 2000
 MOST_COMPARED_ENTRIES = 10**8
 """Entries of the rows that `most_alike` compares: some seconds, also where a row has a million entries."""
@@ -39,9 +41,9 @@ class Neighbors(list[Neighbor]):
         self.note = note
 
     def __str__(self) -> str:
-        names = [one_line(neighbor.name) for neighbor in self]
+        names = [shorten(neighbor.name, LONGEST_NAME) for neighbor in self]
         width = max(map(display_width, names), default=0)
-        lines = [f"nearest to {one_line(self.label)}:"]
+        lines = [f"nearest to {shorten(self.label, LONGEST_NAME)}:"]
         lines += [f"  {padded(name, width)}  {near.similarity:.4g}" for name, near in zip(names, self, strict=True)]
         if self.note:
             lines.append(f"  ({self.note})")

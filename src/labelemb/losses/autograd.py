@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from labelemb.losses.batch import Batch
+from labelemb.losses.batch import Batch, count_correct
 from labelemb.losses.groups import group_by_label
 from labelemb.losses.parts import Parts, apply_linear, without_autocast
 from labelemb.losses.result import LossResult, LossTerms, RightLabels
 from labelemb.losses.terms import Observation, largest_at, observe, softened, target_shares, training_terms
-from labelemb.support.tensors import widened
+from labelemb.support.tensors import entries, widened
 
 ALL_SOFT_LABELS = 1024
 """Up to here soft targets use all rows of the embedding, without looking which labels have mass."""
@@ -95,7 +95,7 @@ class _Objective:
         logits, correct = batch.rowwise(z1), self.count_correct(first)
         if seen is None:
             return LossResult(loss, terms, logits, correct)
-        right = seen.teacher.right
+        right = self.counted(seen.teacher.right)
         counts = RightLabels(self.seen_labels, right.long() if right.ndim == 1 else right.sum(0))
         if second is None:
             return LossResult(loss, terms, logits, correct, right=counts)
@@ -113,7 +113,7 @@ class _Objective:
         columns = [predicted.hard, predicted.soft, *([] if predicted.mixed is None else [predicted.mixed])]
         observed = None if seen is None else seen.observed
         sums = self.weighted_sums(columns, [] if observed is None else [observed.loss, observed.cap])
-        hard, soft, *others = (sums / total).unbind()
+        hard, soft, *others = entries(sums / total)
         observer, cap = others[-2:] if observed is not None else (hard.new_zeros(()), hard.new_zeros(()))
         if observed is not None and objective.cap_reduction == "sum":
             cap = sums[-1]
@@ -156,6 +156,10 @@ class _Objective:
 
     def shares(self, own_mass: Tensor) -> tuple[Tensor | float, Tensor | float]:
         return target_shares(own_mass, self.objective, self.batch.progress, self.batch.soft_active)
+
+    def counted(self, right: Tensor) -> Tensor:
+        """Which of the pairs with the largest logit are counted as right answers."""
+        return right
 
     def gate(self, teacher: Reading) -> Tensor:
         """The weight with which the embedding learns from each pair."""
@@ -281,11 +285,12 @@ class _SoftTargets(_Objective):
         assert weights is not None
         assert unweighted is not None
         labels, valid = torch.arange(weights.shape[1], device=weights.device), unweighted > 0
+        top = batch.top_labels
         if len(labels) > ALL_SOFT_LABELS:
             labels = labels[valid.any(0)]
-            weights, valid = weights[:, labels], valid[:, labels]
+            weights, valid, top = weights[:, labels], valid[:, labels], top[:, labels]
         self.labels = self.seen_labels = labels
-        self.seen_weights, self.valid = weights, valid
+        self.seen_weights, self.valid, self.top = weights, valid, top
 
     def read(self, z1: Tensor, z2: Tensor | None) -> tuple[Reading, Reading | None]:
         return self._read(z1), None if z2 is None else self._read(z2)
@@ -295,6 +300,10 @@ class _SoftTargets(_Objective):
         log_p = F.log_softmax(widened(logits), dim=-1)
         right = largest_at(logits, self.labels.expand(len(logits), -1)) & self.valid
         return Reading(logits, log_p, -log_p[:, self.labels], right)
+
+    def counted(self, right: Tensor) -> Tensor:
+        """Those of a row's top label: in a smoothed target every label has some mass."""
+        return right & self.top
 
     def predict(self, first: Reading) -> PredictorRows:
         with torch.no_grad():
@@ -333,16 +342,3 @@ def _read(logits: Tensor, labels: Tensor, batch: Batch) -> Reading:
     log_p = F.log_softmax(widened(logits), dim=-1)
     right = largest_at(logits, own).squeeze(-1) & batch.valid
     return Reading(logits, log_p, -log_p.gather(-1, own).squeeze(-1), right)
-
-
-def count_correct(logits: Tensor, batch: Batch) -> Tensor:
-    """Valid rows whose true label has the largest logit, ties included; with soft targets, whose top label has it."""
-    logits = logits.detach()
-    if batch.labels is not None:
-        right = largest_at(logits, batch.labels.unsqueeze(-1))
-        return right.sum() if batch.all_valid else (right.squeeze(-1) & batch.valid).sum()
-    targets = batch.unweighted_targets
-    assert targets is not None
-    top = targets == targets.amax(-1, keepdim=True)
-    best = logits == logits.amax(-1, keepdim=True)
-    return ((best & top).any(-1) & batch.valid).sum()

@@ -9,6 +9,10 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from labelemb.losses.terms import largest_at
+from labelemb.support.tensors import is_transformed
+from labelemb.support.wording import shorten
+
 MAY_LOOK = True
 """False: values on the CPU are treated as if they were on a device for which one would have to wait. For tests."""
 
@@ -77,6 +81,13 @@ class Batch:
         """The hidden states that the observer reads, behind a stop-gradient."""
         return self.hidden.detach() if self.observed_hidden is None else self.observed_hidden
 
+    @property
+    def top_labels(self) -> Tensor:
+        """(rows, labels), where the soft target of a valid row is largest: there is the right answer."""
+        targets = self.unweighted_targets
+        assert targets is not None
+        return (targets == targets.amax(-1, keepdim=True)) & self.valid.unsqueeze(-1)
+
     def masked(self, logits: Tensor) -> Tensor:
         """Logits to compute a loss from: zeros in the ignored rows."""
         return logits if self.all_valid else zeros_where_ignored(logits, self.valid)
@@ -98,6 +109,8 @@ class Targets(NamedTuple):
 
 def read_batch(hidden: Tensor, targets: Tensor, rules: LabelRules, options: CallOptions) -> Batch:
     """Check a head's call and flatten it."""
+    _require_tensor("targets", targets)
+    _require_tensor("sample_weight", options.sample_weight)
     if hidden.ndim == 0 or hidden.shape[-1] != rules.in_features:
         raise ValueError(f"hidden has shape {tuple(hidden.shape)}, but its last size must be {rules.in_features}")
     shape, observed_hidden = hidden.shape[:-1], options.observed_hidden
@@ -141,9 +154,24 @@ def read_batch(hidden: Tensor, targets: Tensor, rules: LabelRules, options: Call
     )
 
 
+def count_correct(logits: Tensor, batch: Batch) -> Tensor:
+    """Valid rows whose true label has the largest logit, ties included; with soft targets, whose top label has it."""
+    logits = logits.detach()
+    if batch.labels is None:
+        best = logits == logits.amax(-1, keepdim=True)
+        return (best & batch.top_labels).any(-1).sum()
+    right = largest_at(logits, batch.labels.unsqueeze(-1))
+    return right.sum() if batch.all_valid else (right.squeeze(-1) & batch.valid).sum()
+
+
 def zeros_where_ignored(rows: Tensor, valid: Tensor) -> Tensor:
     """Rows (..., features) with zeros where they are not valid: 0 times what overflows there would be NaN."""
     return rows.masked_fill(~valid.unsqueeze(-1), 0)
+
+
+def _require_tensor(name: str, value: object) -> None:
+    if value is not None and not isinstance(value, Tensor):
+        raise TypeError(f"{name} is {shorten(repr(value), 60)}, but must be a tensor: pass torch.as_tensor({name})")
 
 
 def _rows_of(hidden: Tensor) -> Tensor:
@@ -194,8 +222,10 @@ def checked_weight(weight: Tensor, num_labels: int) -> Tensor:
 
 
 def can_look_at(values: Tensor) -> bool:
-    """Whether values can be looked at without waiting for a device or breaking a compiled graph."""
-    return MAY_LOOK and values.device.type == "cpu" and not torch.compiler.is_compiling() and values.numel() > 0
+    """Whether values can be looked at without waiting for a device or breaking a compiled or transformed graph."""
+    if not MAY_LOOK or values.device.type != "cpu" or torch.compiler.is_compiling() or is_transformed():
+        return False
+    return values.numel() > 0
 
 
 def _out_of_range(labels: Tensor, num_labels: int) -> int | None:
@@ -249,7 +279,9 @@ def _read_sample_weight(sample_weight: Tensor, shape: torch.Size, dtype: torch.d
 def _divisor(weights: Tensor, unweighted: bool, num_items: int | float | Tensor | None) -> Tensor:
     if num_items is None and unweighted:
         return weights.new_full((), len(weights))
-    if not isinstance(num_items, Tensor | None) and not (num_items > 0 and math.isfinite(num_items)):
+    if isinstance(num_items, str):
+        raise TypeError(f"num_items is {num_items!r}, but must be a number above 0")
+    if not isinstance(num_items, Tensor | None) and not 0 < num_items < math.inf:
         raise ValueError(f"num_items is {num_items}, but must be above 0")
     if num_items is None:
         total = weights.sum()

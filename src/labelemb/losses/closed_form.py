@@ -21,7 +21,7 @@ from labelemb.losses.groups import LabelGroups, group_by_label
 from labelemb.losses.parts import Parts, apply_linear, without_autocast
 from labelemb.losses.result import LossResult, LossTerms, RightLabels
 from labelemb.losses.terms import cap_of, cap_slope, target_shares, training_terms
-from labelemb.support.tensors import widened
+from labelemb.support.tensors import is_transformed, precision_to_keep, widened
 
 
 def has_closed_form(parts: Parts, batch: Batch) -> bool:
@@ -29,7 +29,7 @@ def has_closed_form(parts: Parts, batch: Batch) -> bool:
     if batch.labels is None or batch.reduction == "none" or batch.observed is not None or parts.observer is None:
         return False
     embedding = parts.embedding
-    if embedding is None or torch.compiler.is_compiling():
+    if embedding is None or torch.compiler.is_compiling() or is_transformed():
         return False
     return not embedding.trained_by_gradient or type(embedding).learn_from is LabelEmbedding.learn_from
 
@@ -91,7 +91,7 @@ class _Pass:
         terms = LossTerms(hard, soft, observer, cap, embedding)
         gradients: list[Tensor | None] = []
         if self.wants_gradients:
-            on_logits = self._on_logits(reading.p, own_p, shares).to(z1.dtype)
+            on_logits = self._on_logits(reading.p, own_p, shares).to(precision_to_keep(z1.dtype))
             gradients = [on_logits[0], on_logits[1], on_log_rows]
         return supervision + training_terms(terms, objective), torch.stack(terms), gradients
 
@@ -212,7 +212,10 @@ class _ClosedForm(torch.autograd.Function):
     def backward(ctx: Any, on_loss: Tensor | None, on_terms: Tensor | None) -> tuple[Tensor | None, ...]:
         if on_terms is not None or torch.is_grad_enabled():
             return None, *ctx.work.again(ctx.saved_tensors, on_loss, on_terms)
-        found = ctx.gradients
+        found: list[Tensor | None] = ctx.gradients
         if on_loss is not None and (not can_look_at(on_loss) or on_loss.item() != 1):
             found = [None if gradient is None else gradient * on_loss.to(gradient.dtype) for gradient in found]
-        return None, *found
+        return None, *(
+            None if gradient is None else gradient.to(value.dtype)
+            for gradient, value in zip(found, ctx.saved_tensors, strict=True)
+        )

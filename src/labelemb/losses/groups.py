@@ -35,7 +35,8 @@ def group_by_label(labels: Tensor, num_labels: int) -> LabelGroups:
         distinct, place = labels.unique(return_inverse=True)
         return LabelGroups(distinct, place, len(distinct))
     ordered, order = labels.sort()
-    first = torch.cat([ordered.new_zeros(1), (ordered[1:] != ordered[:-1]).long()])
+    first = torch.zeros_like(ordered)  # 1 where a label starts, except for the first one
+    first[1:] = ordered[1:] != ordered[:-1]
     slot = first.cumsum(0)  # (rows,), of the ordered rows
     place = torch.empty_like(slot).scatter_(0, order, slot)
     return LabelGroups(torch.zeros_like(labels).scatter_(0, slot, ordered), place, len(labels))

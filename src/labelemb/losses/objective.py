@@ -6,6 +6,8 @@ The five terms that it weighs are in `labelemb.losses.terms`.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
+from numbers import Integral, Real
+from types import MethodType
 from typing import Any, Literal
 
 Reduction = Literal["mean", "sum"]
@@ -64,6 +66,8 @@ class Objective:
             self.soft_start,
             "a share of the training in [0, 1), or an int: updates, 0 or more",
         )
+        kind = int if isinstance(self.soft_start, Integral) else float  # numpy's numbers too
+        object.__setattr__(self, "soft_start", kind(self.soft_start))
         _require(0 <= self.mass_floor <= 1, "mass_floor", self.mass_floor, "in [0, 1]")
         if self.mass_floor > 0:
             share = "at most 1 with a mass floor: it is a share"
@@ -136,10 +140,20 @@ class Objective:
         return f"Objective({', '.join(changed)})"
 
 
+def checked_objective(objective: object) -> Objective:
+    """The objective, if it is one."""
+    if not isinstance(objective, Objective):
+        shown = objective.__qualname__ if isinstance(objective, MethodType) else repr(objective)
+        raise TypeError(
+            f"objective is {shown}, but must be an Objective: pass Objective(...), or call a preset, Objective.paper()"
+        )
+    return objective
+
+
 def _is_start(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         return False
-    return value >= 0 if isinstance(value, int) else 0 <= value < 1
+    return float(value) >= 0 if isinstance(value, Integral) else 0 <= float(value) < 1
 
 
 def _require(holds: bool, name: str, value: object, allowed: str) -> None:

@@ -38,11 +38,23 @@ class Parts:
 
 def apply_linear(layer: LinearLayer, hidden: Tensor) -> Tensor:
     """The layer's logits; a hidden state of another precision is converted, as autocast would."""
-    if hidden.dtype != layer.weight.dtype and not torch.is_autocast_enabled(hidden.device.type):
-        hidden = hidden.to(layer.weight.dtype)
-    return layer(hidden)
+    return layer(in_precision_of(layer, hidden))
+
+
+def in_precision_of(layer: LinearLayer, hidden: Tensor) -> Tensor:
+    """Hidden states that the layer can read, under autocast or without."""
+    given, wanted = hidden.dtype, layer.weight.dtype
+    # autocast converts everything but float64
+    if given != wanted and (not autocasts(hidden.device.type) or torch.float64 in (given, wanted)):
+        return hidden.to(wanted)
+    return hidden
+
+
+def autocasts(device: str) -> bool:
+    """Whether autocast is on; torch refuses the question for meta tensors."""
+    return device != "meta" and torch.is_autocast_enabled(device)
 
 
 def without_autocast(device: str) -> AbstractContextManager[object]:
     """A block in full precision; free of charge where autocast is off already."""
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+    return torch.autocast(device, enabled=False) if autocasts(device) else nullcontext()

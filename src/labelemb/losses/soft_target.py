@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -44,6 +45,9 @@ class SoftTargetLoss(nn.Module):
         super().__init__()
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f'reduction is {reduction!r}, but must be "mean", "sum" or "none"')
+        for name, value in (("hard_weight", hard_weight), ("soft_weight", soft_weight)):
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} is {value}, but must be finite and 0 or more")
         self.embedding = FixedEmbedding(space)
         self.hard_weight, self.soft_weight = hard_weight, soft_weight
         self.ignore_index, self.reduction = ignore_index, reduction

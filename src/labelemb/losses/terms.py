@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from labelemb.losses.objective import Objective
+from labelemb.losses.objective import Objective, checked_objective
 from labelemb.losses.result import LossTerms
 from labelemb.support.tensors import widened
 
@@ -45,10 +45,10 @@ def label_embedding_loss(
     *,
     progress: float | None = None,
 ) -> tuple[Tensor, LossTerms]:
-    """The five terms of (rows, labels) logits, averaged over the rows, in plain autograd.
+    """The five terms of (..., labels) logits, averaged over the rows, in plain autograd.
 
-    z1 and z2 are the predictor's and the observer's logits, e the embedding's rows of the targets (rows, labels),
-    targets integer labels (rows,). The caller computes z2 from a detached hidden state. `progress` in [0, 1] moves a
+    z1 and z2 are the predictor's and the observer's logits, e the embedding's rows of the targets (..., labels),
+    targets integer labels (...). The caller computes z2 from a detached hidden state. `progress` in [0, 1] moves a
     mass floor; without it the floor is at its end. The soft term is there from the start: `soft_start` needs a head.
 
     >>> z1, z2, e = torch.zeros(2, 3), torch.zeros(2, 3), torch.eye(3)[:2]
@@ -56,7 +56,7 @@ def label_embedding_loss(
     >>> f"{loss.item():.4f} = 0.5 * {terms.hard.item():.4f} + 0.5 * {terms.soft.item():.4f} + ..."
     '3.4153 = 0.5 * 1.0986 + 0.5 * 1.0986 + ...'
     """
-    own = targets.unsqueeze(-1)  # (rows, 1)
+    objective, own = checked_objective(objective), targets.unsqueeze(-1)  # (..., 1)
     log_z1 = F.log_softmax(widened(z1), dim=-1)
     q = F.softmax(widened(e.detach()), dim=-1)
     hard, soft = -log_z1.gather(-1, own).squeeze(-1), -(q * log_z1).sum(-1)
@@ -64,7 +64,7 @@ def label_embedding_loss(
     seen = observe(-F.log_softmax(widened(z2), dim=-1).gather(-1, own), largest_at(z2, own), objective)
     gate = seen.right.to(hard.dtype)
     embedding = -(softened(z2, objective.tau) * F.log_softmax(widened(e), dim=-1)).sum(-1, keepdim=True)
-    rows = max(1, len(targets))
+    rows = max(1, targets.numel())
     terms = LossTerms(
         hard.sum() / rows,
         soft.sum() / rows,

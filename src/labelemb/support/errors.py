@@ -18,6 +18,15 @@ class FileError(UserError):
 
 
 @contextmanager
+def enough_memory_to_read(path: object) -> Iterator[None]:
+    """Turns a failed allocation while a file is read into a `UserError` that names the file."""
+    try:
+        yield
+    except MemoryError as error:
+        raise UserError(f"not enough memory to read {path}") from error
+
+
+@contextmanager
 def enough_memory(what: str, advice: str) -> Iterator[None]:
     """Turns a failed allocation, where the user's numbers decide its size, into a `UserError` with advice."""
     try:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,8 @@ except ImportError:  # Windows, where a file that is open cannot be removed anyw
 
 PREFIX, SUFFIX = ".labelemb-", ".tmp"
 """How the name of a temporary file begins and ends."""
+LARGEST_RECORD = 2**28
+"""Bytes of a JSON file: a model.json with millions of label names is smaller."""
 
 
 def make_folder(path: Path) -> None:
@@ -45,11 +48,11 @@ def replacing(path: str | os.PathLike[str], previous: Path | None = None) -> Ite
     `UserError` where the disk fails.
     """
     try:
-        target = _follow_links(Path(path))
-        if target.exists() and not target.is_file() and not target.is_dir():  # /dev/null, say, which must stay
-            with target.open("wb") as device:
-                yield device
+        if is_stream(Path(path)):
+            with _open_stream(Path(path)) as stream:
+                yield stream
             return
+        target = _follow_links(Path(path))
         remove_leftovers(target.parent)
         file, aside = _create_aside(target.parent)
         try:
@@ -68,6 +71,11 @@ def replacing(path: str | os.PathLike[str], previous: Path | None = None) -> Ite
         raise file_error("write", Path(path), error) from error
 
 
+def is_stream(path: Path) -> bool:
+    """Whether there is a pipe or a device, such as /dev/stdout or /dev/null: nothing that was written can be read."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 def write_bytes(path: Path, *parts: bytes | memoryview, previous: Path | None = None) -> None:
     """Replace a file, as `replacing` does."""
     with replacing(path, previous) as file:
@@ -84,10 +92,32 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
+def read_whole(path: Path, most: int | None = None) -> bytes:
+    """The content of a file. With `most`, only of a regular file of at most so many bytes.
+
+    A file that is too large for that or for the memory, or a device, which may have no end, is an `OSError`.
+    """
+    refuse_device(path, pipes=most is None)
+    size = path.stat().st_size
+    if most is not None and size > most:
+        raise OSError(errno.EFBIG, f"it has {size:,} bytes, at most {most:,} are read", str(path))
+    try:
+        return path.read_bytes()
+    except MemoryError as error:
+        raise OSError(errno.ENOMEM, f"not enough memory for its {size:,} bytes", str(path)) from error
+
+
+def refuse_device(path: Path, pipes: bool = True) -> None:
+    """`OSError` for what is no file or pipe; a folder passes, which the system refuses to read in its own words."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (pipes and stat.S_ISFIFO(mode))):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
 def read_json(path: Path) -> Any:
     """The content of a JSON file; a file that cannot be read or is damaged is a user error."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_whole(path, LARGEST_RECORD).decode())
     except OSError as error:
         raise file_error("read", path, error) from error
     except ValueError as error:
@@ -133,6 +163,20 @@ def remove_leftovers(folder: Path) -> None:
 def file_error(action: str, path: Path, error: OSError) -> FileError:
     """The user error for a failed system call: what was tried, where, and the system's reason."""
     return FileError(f"cannot {action} {path}: {error.strerror or error}")
+
+
+def _open_stream(path: Path) -> BinaryIO:
+    """A pipe or a device to write to. Opening a named pipe would wait for its reader, so one without is refused."""
+    if not path.is_fifo():
+        return path.open("wb")
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise UserError(f"cannot write {path}: no program reads this pipe; start the reader first") from error
+        raise
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "wb")
 
 
 def _create_aside(folder: Path) -> tuple[BinaryIO, Path]:

@@ -1,4 +1,4 @@
-"""Small helpers for tensors and modules: buffer precision, copies of a state, sums over processes, evaluation mode."""
+"""Small helpers for tensors and modules: precision, changes in place, copies, sums over processes, evaluation mode."""
 
 from __future__ import annotations
 
@@ -13,6 +13,33 @@ from torch import Tensor, nn
 def widened(x: Tensor) -> Tensor:
     """float32 or better: half precision is too coarse for log-probabilities."""
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+def entries(values: Tensor) -> tuple[Tensor, ...]:
+    """The entries of (k,) values."""
+    if torch.compiler.is_compiling():  # a compiled graph cannot return several views of a tensor of its own
+        return tuple(value.clone() for value in values.unbind())
+    return values.unbind()
+
+
+def is_transformed() -> bool:
+    """Whether `torch.func` (grad, vmap, ...) is at work: values cannot be looked at then, nor gradients be given."""
+    # torch has no public question for it
+    active = getattr(torch._C, "_are_functorch_transforms_active", None)
+    return active is not None and bool(active())
+
+
+def precision_to_keep(dtype: torch.dtype) -> torch.dtype:
+    """The type in which to keep gradients of tensors of `dtype` until the gradient of the loss is known.
+
+    A scaled loss is to bring small gradients into the range of float16, so nothing may be rounded to it before.
+    """
+    return torch.float32 if dtype is torch.float16 else dtype
+
+
+def times_changed(x: Tensor) -> int:
+    """How often a tensor was changed in place; 0 where that cannot be told: in compiled graphs and inference mode."""
+    return 0 if torch.compiler.is_compiling() or x.is_inference() else x._version
 
 
 @contextmanager

@@ -241,6 +241,36 @@ def test_a_mass_floor_follows_progress_and_stands_at_its_end_without_it() -> Non
     assert torch.equal(model(**batch).loss, end)
 
 
+def test_a_compiled_model_trains_as_it_does_uncompiled() -> None:
+    model, batch = make("bert")
+    attach_to_pretrained(model)
+    same = copy.deepcopy(model)
+    torch.compiler.reset()
+    compiled = torch.compile(model, backend="aot_eager")
+    for _ in range(2):
+        found, expected = compiled(**batch).loss, same(**batch).loss
+        torch.testing.assert_close(found, expected)
+        found.backward()
+        expected.backward()
+    torch.testing.assert_close(gradients(model), gradients(same))
+    torch.testing.assert_close(model.label_embedding.terms, same.label_embedding.terms)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("kind", ["gpt2 classifier", "bert tokens"])
+def test_sequences_of_one_token_train_before_and_after_longer_ones(kind: str, rows: int) -> None:
+    model, batch = make(kind)
+    batch["labels"] = batch["labels"].clamp_min(0)
+    short = {name: value[:rows, :1] if value.ndim == 2 else value[:rows] for name, value in batch.items()}
+    layer = model.get_submodule(ALL[kind][2])
+    plain = copy.deepcopy(model)
+    attach_to_pretrained(model, head=PlainHead(layer.in_features, layer.out_features))
+    for inputs in (short, batch, short):
+        found, expected = model(**inputs), plain(**inputs)
+        torch.testing.assert_close(found.loss, expected.loss)
+        torch.testing.assert_close(found.logits, expected.logits)
+
+
 def test_soft_labels_train_a_classifier() -> None:
     model, batch = make("gpt2 classifier")
     hard = attach_to_pretrained(model)(**batch).loss
@@ -306,6 +336,21 @@ def test_a_model_that_changes_its_logits_is_refused_at_the_first_call_and_kept()
         with pytest.raises(ValueError, match="Capped changes its logits behind layer 'lm_head'"):
             model(**batch)
     assert model(input_ids=batch["input_ids"]).logits.shape == (BATCH, LENGTH, VOCABULARY)
+
+
+@pytest.mark.filterwarnings("ignore:Use of index_put_ on expanded tensors")
+def test_a_model_that_masks_a_logit_in_place_is_refused_at_every_call() -> None:
+    class Masking(hf.BertForSequenceClassification):
+        def forward(self, input_ids: Tensor, labels: Tensor | None = None) -> Any:
+            output = super().forward(input_ids=input_ids)
+            output.logits[:, torch.tensor([0])] = -9.0
+            return output
+
+    model = attach_to_pretrained(Masking(tiny_models.bert().config).train())
+    _, batch = make("bert")
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"Masking changes its logits behind layer 'classifier'"):
+            model(batch["input_ids"], labels=batch["labels"])
 
 
 def test_a_layer_that_was_replaced_or_resized_after_attaching_is_noticed() -> None:

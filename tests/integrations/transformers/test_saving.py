@@ -166,6 +166,13 @@ def test_parts_of_another_training_are_not_taken_for_ones_own(tmp_path: Path) ->
         run(tmp_path / "first", resume=str(moved))
 
 
+@pytest.mark.parametrize("options", [{"observe_rows": 2}, {"objective": Objective(mass_floor=0.5)}])
+def test_a_plain_checkpoint_is_noticed_by_heads_that_count_their_calls(options: dict[str, Any]) -> None:
+    model = attach_to_pretrained(tiny_models.bert(), **options)
+    model.load_state_dict(tiny_models.bert().state_dict(), strict=False)
+    assert model.label_embedding.parts_missing
+
+
 def test_resuming_without_the_callback_is_an_error_and_no_silent_restart(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model, rows = attach_to_pretrained(tiny_models.bert()), first_token_rows()

@@ -3,12 +3,15 @@
 import errno
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
-from labelemb.lab.cli import main
+from labelemb.lab.cli import command, main
 from labelemb.lab.jobs import compare as compare_module
 from labelemb.lab.jobs.compare import Failure, Outcome
 from tests.helpers.command import SMALL, Capture, error_line
@@ -27,6 +30,10 @@ from tests.helpers.tiny_data import text_rows, write_csv
         (("compare", "digits", "--jobs", "0"), "--jobs: '0' is not a whole number of at least 1"),
         (("compare", "digits", "--seeds=-1"), "--seeds: '-1' names no seeds: give a number of seeds (5), a range"),
         (("evaluate", ".", "--csv"), "--csv writes what --worst lists: add --worst 20"),
+        (("evaluate", ".", "--worst", "2", "--csv", "--json"), "--json prints and --csv writes: leave out one"),
+        (("heatmap", ".", "--labels", ""), "--labels names no label"),
+        (("export", ".", "-o", "missing/model.pt2"), "there is no folder missing to write model.pt2 to"),
+        (("export", ".", "-o", "."), ". is a folder: name a file after -o"),
         (("predict", ".", "a.txt", "-o", "a.xlsx"), "a.xlsx is neither a .csv nor a .jsonl file"),
         (("predict", ".", "a.txt", "-o", "a.csv", "--json"), "--json prints and -o writes: leave out one"),
         (("compare", "digits", "--seeds", "9-3"), "--seeds: the range 9-3 is empty: write 3-9"),
@@ -177,3 +184,42 @@ def test_failed_runs_make_the_exit_code_nonzero(
     failures = [Failure("plain seed 0", "", user_error)]
     monkeypatch.setattr(compare_module, "compare", lambda *arguments, **options: Outcome(None, failures))
     assert main(["compare", "digits"]) == code
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is one of Linux")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "text-csv", "--data", "big.csv"), "cannot read big.csv: not enough memory for its 8,000,000,000"),
+        (("nearest", "big.csv", "8"), "big.csv: not enough memory to read it"),
+        (("train", "big.toml"), "cannot read the recipe big.toml: it has 8,000,000,000 bytes, at most"),
+    ],
+)
+def test_a_file_larger_than_the_memory_is_one_line(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    for name in ("big.csv", "big.toml"):
+        (tmp_path / name).touch()
+        os.truncate(tmp_path / name, 8_000_000_000)  # a hole: takes no disk
+    limited = (
+        "import resource, sys; from labelemb.lab.cli import main; "
+        "resource.setrlimit(resource.RLIMIT_AS, (5 * 10**9, resource.RLIM_INFINITY)); sys.exit(main(sys.argv[1:]))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", limited, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+    assert message in ended.stderr
+
+
+def test_running_out_of_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(command, "execute", MagicMock(side_effect=MemoryError))
+    assert "not enough memory" in error_line(capsys, "recipes")
+
+
+def test_a_finished_run_with_damaged_weights_is_no_success(tmp_path: Path, capsys: Capture) -> None:
+    arguments = ("train", "digits", *SMALL, "--out", str(tmp_path / "run"))
+    assert main(arguments) == 0
+    weights = tmp_path / "run" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\1\2\3")
+    capsys.readouterr()
+    assert "model.safetensors is damaged (SHA-256 mismatch" in error_line(capsys, *arguments)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -60,10 +61,25 @@ def test_help_and_lists_import_nothing_slow(arguments: tuple[str, ...]) -> None:
         (("nearest", "runs/digts", "8"), "there is no run folder or file runs/digts"),
         (("report", "runs/digts"), "there is no folder runs/digts"),
         (("report", ".", "-o", ""), "argument -o/--out: the path is empty: name a file or a folder"),
+        (("evaluate", "COMPARISON"), "COMPARISON holds a comparison: name one of its runs, as COMPARISON/plain/seed-0"),
+        (("nearest", "COMPARISON", "8"), "COMPARISON holds a comparison: name one of its runs, as COMPARISON/plain"),
+        (("evaluate", "RUN", "--csv"), "--csv writes what --worst lists"),
+        (("predict", "RUN", "nosuch.png"), "there is no file or folder nosuch.png"),
+        (("heatmap", "RUN", "-o", "x.txt"), "x.txt is no picture: name a .png, .svg or .pdf file"),
+        (("export", "RUN", "-o", "missing/x"), "there is no folder missing"),
+        (("compare", "text-csv", "--data", "nosuch.csv"), "there is no file or folder nosuch.csv"),
+        (("train", "mnist-mlp", "--data", "nosuch"), "there is no file or folder nosuch"),
         (("evaluate", "a" * 300), "cannot be a path: File name too long"),
     ],
 )
-def test_mistyped_names_import_nothing_slow(arguments: tuple[str, ...], message: str) -> None:
+def test_mistyped_names_import_nothing_slow(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (Path("RUN"), Path("COMPARISON", "plain", "seed-0")):
+        folder.mkdir(parents=True)
+        for name in ("result.json", "labels.safetensors"):
+            (folder / name).touch()
     ended = run(*arguments)
     assert ended.returncode == 2, ended.stderr
     assert message in ended.stderr

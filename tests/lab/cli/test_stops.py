@@ -10,7 +10,7 @@ import pytest
 
 from labelemb.lab.cli import main
 from labelemb.lab.jobs import compare as compare_module
-from labelemb.lab.runs.checkpoint import CURRENT
+from labelemb.lab.runs.checkpoint.file import CURRENT
 from labelemb.lab.runs.messages import Progress
 from labelemb.support.interrupts import Interrupted
 from tests.helpers.command import SMALL, Capture, error_line

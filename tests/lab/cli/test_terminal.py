@@ -1,5 +1,6 @@
 """Names and texts of a stranger's file do not steer the terminal that shows them."""
 
+import csv
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from labelemb import LabelSpace
-from labelemb.lab.cli import main
+from labelemb.lab.cli import main, trained, translation
 from labelemb.lab.data.dataset import InputPlace
 from labelemb.lab.jobs.progress import print_line
 from labelemb.lab.tasks.task import Prediction
@@ -55,13 +56,25 @@ def test_predict_escapes_labels_and_texts(
 ) -> None:
     found = Prediction(InputPlace("a.txt", 1, HOSTILE[1]), HOSTILE, [0.4, 0.3, 0.2, 0.1])
     monkeypatch.setattr(TrainedModel, "__init__", lambda self, folder: None)
+    monkeypatch.setattr(trained, "require_finished", lambda folder: None)
     monkeypatch.setattr(TrainedModel, "predict", lambda self, files, k: [found])
-    assert main(["predict", ".", "a.txt", *options]) == 0
+    assert main(["predict", ".", __file__, *options]) == 0
     text = capsys.readouterr().out
     assert is_safe(text)
     assert len(text.splitlines()) == 1
     if options:
         assert json.loads(text)["label"] == HOSTILE[0]
+
+
+def test_every_alternative_in_a_csv_file_is_defused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = ["cat", "=1+1", "dog", "@SUM(A1)"]
+    found = [Prediction(InputPlace("a.txt", 1, "a"), labels[:count], [0.4, 0.3, 0.2, 0.1][:count]) for count in (4, 1)]
+    monkeypatch.setattr(TrainedModel, "__init__", lambda self, folder: None)
+    monkeypatch.setattr(trained, "require_finished", lambda folder: None)
+    monkeypatch.setattr(TrainedModel, "predict", lambda self, files, k: found)
+    assert main(["predict", ".", __file__, "-o", str(tmp_path / "out.csv")]) == 0
+    rows = csv.DictReader((tmp_path / "out.csv").read_text(encoding="utf-8-sig").splitlines())
+    assert [row["alternatives"] for row in rows] == ["'=1+1 0.300; dog 0.200; '@SUM(A1) 0.100", ""]
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -72,6 +85,7 @@ def test_translate_escapes_for_a_terminal_and_not_for_a_file(
         return [[SimpleNamespace(text=HOSTILE[1])]]
 
     monkeypatch.setattr(TrainedModel, "__init__", lambda self, folder: None)
+    monkeypatch.setattr(translation, "require_finished", lambda folder: None)
     monkeypatch.setattr(TrainedModel, "search_options", lambda self, **options: None)
     monkeypatch.setattr(TrainedModel, "translate", translate)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False, buffer=None))
@@ -94,3 +108,16 @@ def test_whatever_is_printed_on_a_terminal_is_escaped(monkeypatch: pytest.Monkey
 def test_warnings_are_escaped(capsys: Capture) -> None:
     print_line(f"labelemb: {HOSTILE[0]}")
     assert is_safe(capsys.readouterr().err)
+
+
+def test_predict_prints_long_texts_and_labels_short(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    text, labels = "a long question " * 40, ["long label " * 30, "b", "c"]
+    found = Prediction(InputPlace("a.txt", 1, text, "a.txt, line 1"), labels, [0.5, 0.3, 0.2])
+    monkeypatch.setattr(TrainedModel, "__init__", lambda self, folder: None)
+    monkeypatch.setattr(trained, "require_finished", lambda folder: None)
+    monkeypatch.setattr(TrainedModel, "predict", lambda self, files, k: [found])
+    assert main(["predict", ".", __file__]) == 0
+    assert len(capsys.readouterr().out) < 160
+    assert main(["predict", ".", __file__, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["text"], printed["label"]) == (text, labels[0]), "programs get them whole"

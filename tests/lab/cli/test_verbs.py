@@ -241,3 +241,11 @@ def test_a_model_trained_on_another_device_is_used_on_this_one(tmp_path: Path, r
     assert main(["evaluate", str(copied), "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)
     assert scores["test"]["error"] == json.loads((run / "result.json").read_text())["test_error"]
+
+
+@pytest.mark.parametrize("contrast", [1e-4, 3.0])
+def test_nearest_says_where_too_little_was_learned(contrast: float, tmp_path: Path, capsys: Capture) -> None:
+    logits = contrast * torch.randn(30, 30, generator=torch.Generator().manual_seed(0))
+    LabelSpace.from_matrix(logits + logits.T, kind="logit").save(tmp_path / "space.safetensors")
+    assert main(["nearest", str(tmp_path / "space.safetensors"), "8"]) == 0
+    assert ("too little was learned" in capsys.readouterr().out) == (contrast < 1)

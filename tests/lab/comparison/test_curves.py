@@ -11,7 +11,7 @@ from labelemb import LabelSpace
 from labelemb.lab.comparison import curves as plots
 from labelemb.lab.comparison.curves import COLORS, plot_curves, plot_heatmap
 from labelemb.lab.tasks.records import RunResult
-from labelemb.labelspace import pictures
+from labelemb.labelspace.pictures import drawing
 from tests.helpers.quick_runs import made_result
 
 
@@ -34,7 +34,7 @@ def test_few_labels_are_all_shown_those_that_are_alike_together(space: LabelSpac
 def test_of_too_many_labels_those_that_resemble_others_are_shown(
     space: LabelSpace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "MOST_HEATMAP_LABELS", 4)
+    monkeypatch.setattr(drawing, "MOST_HEATMAP_LABELS", 4)
     assert sorted(plot_heatmap(space, tmp_path / "some.png")) == ["b", "c", "e", "f"]
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from labelemb.lab.comparison.pool import PlannedRun, RunEvent, RunOrder, WorkerPool
+from labelemb.lab.comparison.pool import WorkerPool
 from labelemb.lab.comparison.protocol import Busy, Done, Event, Failed, Moved, Started, WorkerSetup
+from labelemb.lab.comparison.run_order import PlannedRun, RunEvent, RunOrder
 from labelemb.lab.runs.messages import Progress, RunOptions
 from labelemb.support.errors import UserError
 

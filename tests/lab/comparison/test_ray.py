@@ -15,9 +15,10 @@ import pytest
 
 from labelemb.lab.comparison import ray as ray_module
 from labelemb.lab.comparison.make import make_pool
-from labelemb.lab.comparison.pool import PlannedRun, RunEvent, RunOrder, WorkerPool
+from labelemb.lab.comparison.pool import WorkerPool
 from labelemb.lab.comparison.protocol import Done, Event, Failed, Lost, Moved, RunRequest, Started, Stopped, WorkerSetup
 from labelemb.lab.comparison.ray import Cluster, RayPool
+from labelemb.lab.comparison.run_order import PlannedRun, RunEvent, RunOrder
 from labelemb.lab.comparison.worker import Reporter
 from labelemb.lab.runs.messages import Progress, RunOptions
 from labelemb.support.errors import UserError
@@ -161,6 +162,18 @@ def test_as_many_runs_go_at_once_as_the_machines_have_room_for(
     cluster.machines = machines
     assert pool(tmp_path, ["good"] * 7, jobs, **reserved).slots == slots
     assert cluster.options["num_cpus"] == reserved.get("cpus_per_run", 1)
+
+
+def test_what_the_source_of_runs_raises_reaches_whoever_reads_the_events(cluster: StandIn) -> None:
+    class FullDisk(RunOrder):
+        def take(self) -> PlannedRun | None:
+            raise UserError("the disk is full")
+
+    pool = RayPool(FullDisk([]), 2, SETUP, Cluster())
+    with pytest.raises(UserError, match="the disk is full"):
+        list(pool.events())
+    pool.stop()
+    assert not cluster.joined
 
 
 def test_a_run_that_needs_more_than_any_machine_has_is_refused(tmp_path: Path, cluster: StandIn) -> None:

@@ -3,8 +3,8 @@
 import threading
 from pathlib import Path
 
-from labelemb.lab.comparison.pool import PlannedRun, RunOrder
 from labelemb.lab.comparison.protocol import Busy, Done, Failed
+from labelemb.lab.comparison.run_order import PlannedRun, RunOrder
 
 
 def planned(name: str, after: str | None = None) -> PlannedRun:

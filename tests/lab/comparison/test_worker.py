@@ -12,7 +12,7 @@ import pytest
 
 from labelemb.lab.comparison import worker
 from labelemb.lab.runs import folder as runfolder
-from labelemb.lab.runs.checkpoint import CURRENT
+from labelemb.lab.runs.checkpoint.file import CURRENT
 from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.runs.messages import RunOptions
 from labelemb.support.errors import UserError

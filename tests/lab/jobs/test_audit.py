@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from labelemb.lab import audit
-from labelemb.lab.comparison.pool import PlannedRun
 from labelemb.lab.comparison.protocol import RunRequest
+from labelemb.lab.comparison.run_order import PlannedRun
 from labelemb.lab.data import Fold, read_audited
 from labelemb.lab.jobs import audit as job
 from labelemb.lab.tasks.records import from_json, to_json

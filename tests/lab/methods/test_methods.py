@@ -148,8 +148,8 @@ def test_the_rising_floor_brings_a_running_embedding_without_a_prior_and_the_cle
     assert not parse_method("reused-labels@rising-floor").clean_observer
 
 
-@pytest.mark.parametrize(("labels", "prior"), [(5, 5), (30_000, 1000)])
-def test_fading_brings_a_running_embedding_with_a_prior_of_a_row_for_each_label_up_to_1000(
+@pytest.mark.parametrize(("labels", "prior"), [(5, 5), (30_000, 100)])
+def test_fading_brings_a_running_embedding_with_a_prior_of_a_row_for_each_label_or_100_of_many(
     labels: int, prior: int
 ) -> None:
     head = parse_method("label-embedding@fading").make_head(load_recipe("digits"), 2, labels, 100, total_steps=10)
@@ -189,7 +189,10 @@ def test_online_smoothing_with_the_floor_has_the_rising_floor() -> None:
 
 def test_the_embeddings_learning_rate_comes_from_the_method_or_the_recipe() -> None:
     recipe = load_recipe("digits", ["train.embedding_lr=0.02"])
-    assert parse_method("label-embedding").embedding_lr(load_recipe("digits")) is None
+    assert parse_method("label-embedding@halves").embedding_lr(load_recipe("digits")) is None
+    assert parse_method("label-embedding").embedding_lr(load_recipe("digits")) == DEFAULT.embedding_lr == 0.05
+    assert parse_method("label-embedding@tau=1").embedding_lr(load_recipe("digits")) == 0.05
+    assert parse_method("label-embedding@embedding_lr=0").embedding_lr(recipe) is None
     assert parse_method("label-embedding").embedding_lr(recipe) == 0.02
     assert parse_method("label-embedding@embedding_lr=0.05").embedding_lr(recipe) == 0.05
 

@@ -151,6 +151,9 @@ def test_a_recipe_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign.toml"
     foreign.write_bytes(b"\xff\xfe")
     assert "not UTF-8" in error_of(str(foreign))
+    foreign.unlink()
+    foreign.symlink_to("/dev/zero")
+    assert "foreign.toml: not a regular file" in error_of(str(foreign))
 
 
 def test_a_byte_order_mark_before_a_recipe_does_no_harm(tmp_path: Path) -> None:

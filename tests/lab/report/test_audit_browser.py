@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,8 @@ from labelemb.lab.data import AuditedData
 from labelemb.lab.jobs.corrections import apply_corrections
 from labelemb.lab.report.audit_files import AuditRecord, write_audit
 from tests.helpers.audits import HOSTILE, hostile_audit
+from tests.helpers.browser import By, Keys, start_browser, support
 from tests.helpers.noisy_labels import noisy_labels
-
-BROWSER, DRIVER = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
-if BROWSER is None or DRIVER is None:
-    pytest.skip("no browser: needs chromium and chromedriver (Debian: chromium-driver)", allow_module_level=True)
-webdriver = pytest.importorskip("selenium.webdriver", reason="no selenium: pip install 'labelemb[browser]'")
-By = pytest.importorskip("selenium.webdriver.common.by").By
-Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
-support = pytest.importorskip("selenium.webdriver.support.ui")
 
 SECONDS = 20
 RECORD = AuditRecord("intents", "label-embedding", 3, 0, ("train",), "1", "0" * 64, "", ("text", "label"))
@@ -37,16 +29,7 @@ def downloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory, downloads: Path) -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER or ""
-    profile = tmp_path_factory.mktemp("profile")
-    for argument in (
-        *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1200,900"),
-        *("--disable-background-networking", "--no-first-run", f"--user-data-dir={profile}"),
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver = start_browser(tmp_path_factory.mktemp("profile"))
     driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
     yield driver
     driver.quit()

@@ -3,8 +3,6 @@
 import base64
 import io
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,46 +13,8 @@ from PIL import Image
 from labelemb import LabelSpace
 from labelemb.lab.report import write_report
 from labelemb.support.errors import UserError
+from tests.helpers.browser import By, Keys, exceptions, find, phone, show, support, wait, webdriver
 from tests.helpers.report_folders import NAMES, write_comparison, write_examples, write_translations, write_unfinished
-
-BROWSER, DRIVER = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
-if BROWSER is None or DRIVER is None:
-    pytest.skip("no browser: needs chromium and chromedriver (Debian: chromium-driver)", allow_module_level=True)
-webdriver = pytest.importorskip("selenium.webdriver", reason="no selenium: pip install 'labelemb[browser]'")
-By = pytest.importorskip("selenium.webdriver.common.by").By
-Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
-support = pytest.importorskip("selenium.webdriver.support.ui")
-exceptions = pytest.importorskip("selenium.common.exceptions")
-
-SECONDS = 20
-SETTLED = """
-// charts are drawn frame by frame and push down what follows: wait until the page keeps its height for ten frames
-const done = arguments[0];
-let height = 0, frames = 0;
-const look = () => {
-  const now = document.documentElement.scrollHeight;
-  frames = now === height ? frames + 1 : 0;
-  height = now;
-  if (frames < 10) requestAnimationFrame(look); else done();
-};
-look();
-"""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER or ""
-    profile = tmp_path_factory.mktemp("profile")
-    for argument in (
-        *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1200,900"),
-        *("--disable-background-networking", "--no-first-run", f"--user-data-dir={profile}"),
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -69,23 +29,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page(browser: Any, report: Path) -> Any:
     show(browser, report)
     return browser
-
-
-def show(browser: Any, file: Path) -> None:
-    """Open a page afresh and wait until its charts are drawn."""
-    browser.get_log("browser")
-    browser.get_log("performance")
-    browser.get(file.as_uri())
-    wait(browser, lambda driver: driver.find_elements(By.CSS_SELECTOR, "#curves svg"))
-    browser.execute_async_script(SETTLED)
-
-
-def wait(browser: Any, condition: Any, ignored: tuple[type[Exception], ...] = ()) -> Any:
-    return support.WebDriverWait(browser, SECONDS, poll_frequency=0.05, ignored_exceptions=ignored).until(condition)
-
-
-def find(page: Any, selector: str) -> Any:
-    return page.find_element(By.CSS_SELECTOR, selector)
 
 
 def search(page: Any, text: str) -> list[str]:
@@ -356,11 +299,7 @@ def test_the_page_is_dark_on_demand(page: Any) -> None:
 
 
 def test_a_phone_needs_no_sideways_scrolling(page: Any) -> None:
-    page.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": True}
-    )
-    try:
-        wait(page, lambda driver: find(driver, "#curves svg").size["width"] < 390)
+    with phone(page):
         assert page.execute_script("return document.documentElement.scrollWidth") <= 390
         # rows are cards: every cell is on the screen, after the title of its column
         for selector in ("#summary", "#pair-table", "#worst-table", "#label-table"):
@@ -369,8 +308,6 @@ def test_a_phone_needs_no_sideways_scrolling(page: Any) -> None:
         shown = find(page, "#summary td:nth-child(3)")
         title = page.execute_script("return getComputedStyle(arguments[0], '::before').content", shown)
         assert title == '"test error"'
-    finally:
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_a_folder_without_finished_runs_is_drawn_as_far_as_it_goes(browser: Any, tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """The card of a model: what its files say, in the form that hubs read."""
 
 import json
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from labelemb.lab.cli import main
 from labelemb.lab.report.model_card import model_card, wilson_interval, write_card
-from labelemb.support.errors import UserError
 from tests.helpers.report_folders import NAMES, write_comparison
 
 yaml = pytest.importorskip("yaml")
@@ -49,19 +51,57 @@ def test_names_cannot_become_markup(run: Path) -> None:
     assert "<script" not in card.replace(r"\<script", "")
 
 
-def test_a_file_of_the_user_is_not_replaced(run: Path, tmp_path: Path) -> None:
+def test_a_card_is_written_anew_over_an_older_one(run: Path) -> None:
     assert write_card(run) == run / "README.md"
+    (run / "confusion.json").unlink()
     assert write_card(run).read_text() == model_card(run)
-    (tmp_path / "notes.md").write_text("my notes")
-    with pytest.raises(UserError, match=r"notes.md is not a card that labelemb wrote: name another file"):
-        write_card(run, tmp_path / "notes.md")
-    assert (tmp_path / "notes.md").read_text() == "my notes"
+    assert "## Limits" in model_card(run)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda card: card.replace("are not known to the program: add them here", "MIT, for demonstrations"),
+        lambda card: f"{card}\n## License\n\nMIT\n",
+        lambda card: card.rpartition("\n<!--")[0].replace("## Limits", "## License\n\nMIT\n\n## Limits"),
+        lambda card: "my notes",
+    ],
+)
+def test_a_text_of_the_user_is_not_replaced(
+    run: Path, edit: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = edit(model_card(run))
+    (run / "README.md").write_text(mine)
+    assert main(["card", str(run)]) == 2
+    assert "README.md is not as labelemb wrote it: name another file with -o, or remove" in capsys.readouterr().err
+    assert (run / "README.md").read_text() == mine
+
+
+def test_an_unchanged_card_without_a_checksum_and_an_empty_file_are_replaced(run: Path) -> None:
+    for before in (model_card(run).rpartition("\n<!--")[0], ""):
+        (run / "README.md").write_text(before)
+        assert write_card(run).read_text() == model_card(run)
 
 
 def test_the_verb_says_what_it_wrote(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["card", str(run), "-o", str(tmp_path / "card.md")]) == 0
     assert capsys.readouterr().out == f"wrote {tmp_path / 'card.md'}\n"
     assert main(["card", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("verb", ["card", "report"])
+def test_a_pipe_gets_the_text_and_nothing_else(run: Path, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    reader, writer = os.pipe()
+    received: list[bytes] = []
+    with os.fdopen(reader, "rb") as pipe:
+        thread = threading.Thread(target=lambda: received.append(pipe.read()))
+        thread.start()
+        out = f"/dev/fd/{writer}"
+        assert main([verb, str(run), "-o", out]) == 0
+        os.close(writer)
+        thread.join(60)
+    assert received[0].startswith(b"---\n" if verb == "card" else b"<!doctype html>")
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(("error", "examples"), [(0.0, 10), (100.0, 10), (5.0, 100)])

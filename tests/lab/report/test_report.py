@@ -117,19 +117,6 @@ def test_confusions_are_summed_over_the_seeds(folder: Path) -> None:
     assert sorted(confusion["wrong"]) == [[0, 1, 3], [3, 4, 2]]
 
 
-def test_the_worst_examples_of_the_first_run_are_there(folder: Path) -> None:
-    worst = gathered(folder)["worst"]
-    assert [entry["title"] for entry in worst] == ["label-embedding, seed 0", "plain, seed 0"]
-    assert worst[0]["examples"][0]["label"] == "cat"
-
-
-def test_damaged_worst_examples_are_noted(folder: Path) -> None:
-    (folder / "plain" / "seed-0" / "worst.json").write_text('[{"number": "three"}]')
-    data = gathered(folder)
-    assert [entry["title"] for entry in data["worst"]] == ["label-embedding, seed 0"]
-    assert "worst.json is damaged" in data["notes"][0]
-
-
 def test_labels_are_those_of_the_space(folder: Path) -> None:
     space, shown = similar_labels(), gathered(folder)["spaces"][0]
     assert shown["title"] == "label-embedding, seed 0"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from labelemb.lab.cli import main
-from labelemb.lab.runs.checkpoint import CURRENT, PREVIOUS
+from labelemb.lab.runs.checkpoint.file import CURRENT, PREVIOUS
 from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.runs.messages import Progress, RunOptions
 from labelemb.lab.tasks.records import Confusion, read_record

@@ -13,7 +13,7 @@ from labelemb import CompressedEmbedding, DenseEmbedding, FixedEmbedding, LabelE
 from labelemb.lab.data import load_data
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import load_recipe
-from labelemb.lab.runs.checkpoint import CURRENT
+from labelemb.lab.runs.checkpoint.file import CURRENT
 from labelemb.lab.runs.engine import make_fabric
 from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.runs.labels import LabelSource

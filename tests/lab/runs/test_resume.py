@@ -11,7 +11,7 @@ import torch
 
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import Recipe, load_recipe
-from labelemb.lab.runs.checkpoint import CURRENT, FORMAT, PREVIOUS
+from labelemb.lab.runs.checkpoint.file import CURRENT, FORMAT, PREVIOUS
 from labelemb.lab.runs.folder import comparable
 from labelemb.lab.runs.loop import train_run
 from labelemb.lab.tasks.records import to_json

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from labelemb.lab.comparison.pool import PlannedRun
 from labelemb.lab.comparison.protocol import Busy, Done, Failed, Paused, Stopped
+from labelemb.lab.comparison.run_order import PlannedRun
 from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.search.queue import MOST_DEATHS, TrialQueue, best_scores
 from labelemb.lab.search.space import STARTS, Space

@@ -51,6 +51,7 @@ def test_every_label_has_a_row_with_what_is_known() -> None:
     a, b, c = label_rows(confusion, space)
     assert (a.examples, a.error, a.confused_with, a.confused, a.nearest, a.observed) == (4, 75.0, "c", 2, "c", True)
     assert (b.examples, b.error, b.confused_with, b.observed) == (0, None, None, False)
+    assert (b.nearest, b.similarity) == (None, None)  # never observed right: its neighbours mean nothing
     assert (c.error, c.confused, c.nearest) == (0.0, 0, "a")
     assert [row.label for row in by_error([b, c, a])] == ["a", "c", "b"]
     assert label_rows(confusion, None)[1] == LabelRow("b", 0, None, None, 0)

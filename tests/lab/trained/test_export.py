@@ -1,5 +1,6 @@
 """Exported models: small, complete, alone, and giving the run's answers."""
 
+import dataclasses
 import functools
 import io
 import json
@@ -151,7 +152,7 @@ def test_a_file_with_other_answers_is_not_written(place: Path, tmp_path: Path, m
         return lambda inputs: answers(inputs) + (0.01 if len(inputs) == 7 else 0.0)
 
     format_ = FORMATS["torch"]
-    changed = type(format_)(format_.suffix, format_.write, wrong)
+    changed = dataclasses.replace(format_, load=wrong)
     monkeypatch.setattr(export_module, "FORMATS", {"torch": changed})
     with pytest.raises(UserError, match=r"a batch of 7 differs by 0\.01"):
         export_run(place / RUNS["images"], "torch", tmp_path / "model.pt2")
@@ -181,7 +182,9 @@ def test_what_is_no_finished_run_is_refused(place: Path, tmp_path: Path, capsys:
 
 
 def test_an_output_that_cannot_be_written_is_refused(place: Path, tmp_path: Path, capsys: Capture) -> None:
-    assert "cannot write" in failure(capsys, place / RUNS["images"], "-o", tmp_path / "nowhere" / "model.pt2")
+    assert "there is no folder" in failure(capsys, place / RUNS["images"], "-o", tmp_path / "nowhere" / "model.pt2")
+    (tmp_path / "model.pt2").mkdir()
+    assert "is a folder" in failure(capsys, place / RUNS["images"], "-o", tmp_path / "model.pt2")
 
 
 @pytest.mark.parametrize("module", ["onnx", "onnxscript", "onnxruntime"])
@@ -204,8 +207,24 @@ def test_size_cost_and_check_are_printed(place: Path, tmp_path: Path, capsys: Ca
     assert "pipeline_tag: image-classification" in (tmp_path / "model-card.md").read_text()
 
 
-def page_blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+def page_blocks(language: str, page: Path = PAGE) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_card_of_a_file_says_how_to_use_it_without_the_run(
+    exported: tuple[Path, Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    run, _, name = exported
+    assert main(["export", str(run), "--format", name, "-o", str(tmp_path / "out.model")]) == 0
+    card = tmp_path / "out-card.md"
+    assert "labelemb predict" not in card.read_text()
+    assert "labels.safetensors" not in card.read_text()
+    model = portable_model(TrainedModel(run))
+    inputs = model.draw(2, torch.Generator().manual_seed(0))
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {model.input_name: inputs if name == "torch" else inputs.numpy()}
+    exec(page_blocks("python", card)[0], found)
+    assert (found["probabilities"] if name == "torch" else found["logits"]).shape == (2, len(found["labels"]))
 
 
 def run_without(packages: str, source: str, folder: Path) -> list[str]:

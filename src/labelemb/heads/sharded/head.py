@@ -22,7 +22,7 @@ from labelemb.losses.batch import Batch, LabelRules, can_look_at, checked_labels
 from labelemb.losses.chunked import ChunkOptions, chunked_loss
 from labelemb.losses.chunked.rows import rows_in_chunk
 from labelemb.losses.objective import Objective
-from labelemb.losses.parts import Parts
+from labelemb.losses.parts import Parts, in_precision_of
 from labelemb.losses.result import LossResult, RightLabels
 from labelemb.support.tensors import widened
 
@@ -304,9 +304,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
     def _held_logits(self, hidden: Tensor) -> Tensor:
         """The logits of the labels held here; the gradient of `hidden` is summed over the processes."""
         layer = _local(self.predictor)
-        if hidden.dtype != layer.weight.dtype and not torch.is_autocast_enabled(hidden.device.type):
-            hidden = hidden.to(layer.weight.dtype)
-        return layer(self.shard.shared(hidden))
+        return layer(self.shard.shared(in_precision_of(layer, hidden)))
 
     def _held_log_probabilities(self, rows: Tensor) -> Tensor:
         logits = widened(self._held_logits(rows)) / self.temperature

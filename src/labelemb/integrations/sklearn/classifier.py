@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from labelemb.embeddings.make import EmbeddingName
+from labelemb.heads.defaults import DEFAULT
 from labelemb.integrations.sklearn.examples import Examples, Rows, make_examples, precision_of
 from labelemb.integrations.sklearn.network import Design, Network, make_network
 from labelemb.integrations.sklearn.parameters import check_parameters, layer_sizes, threads
@@ -130,7 +131,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         alpha: float = 3e-5,
         batch_size: int | Literal["auto"] = "auto",
         learning_rate_init: float = 0.002,
-        embedding_learning_rate: float = 0.05,
+        embedding_learning_rate: float = DEFAULT.embedding_lr,
         max_iter: int | None = None,
         shuffle: bool = True,
         early_stopping: bool = False,
@@ -180,16 +181,16 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
                 f"warm_start goes on with the classes {list(self.classes_)}, but y has {list(classes)}: "
                 f"use warm_start=False"
             )
-        self.classes_ = classes
-        self._random = check_random_state(self.random_state)
-        examples = self._examples(X, y, sample_weight).with_mean_weight_one()
+        random = check_random_state(self.random_state)
+        examples = self._examples(X, y, classes, sample_weight).with_mean_weight_one()
         held_out = None
         if self.early_stopping:
-            examples, held_out = examples.split(self.validation_fraction, self._random)
+            examples, held_out = examples.split(self.validation_fraction, random)
         if going_on:
             self._check_design(X)
+            self._random = random
         else:
-            self._start(X, rows_per_epoch=len(examples))
+            self._start(X, classes, random, rows_per_epoch=len(examples))
         self._optimizer = None  # a later partial_fit starts one of its own: it would triple the size of every pickle
         self.network_.head.temperature.fill_(1)  # that before a warm start fitted another network
         with threads(self.n_jobs):
@@ -213,15 +214,12 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         if first and classes is None:
             raise ValueError("the first call of partial_fit needs all classes: pass classes=")
         X, y = self._read(X, y, reset=first)
-        if classes is not None:
-            known = np.unique(classes)
-            if not first and not np.array_equal(known, self.classes_):
-                raise ValueError(f"classes is {list(known)}, but earlier calls had {list(self.classes_)}")
-            self.classes_ = known
-        examples = self._examples(X, y, sample_weight)
+        known = self.classes_ if classes is None else np.unique(classes)
+        if not first and not np.array_equal(known, self.classes_):
+            raise ValueError(f"classes is {list(known)}, but earlier calls had {list(self.classes_)}")
+        examples = self._examples(X, y, known, sample_weight)
         if first:
-            self._random = check_random_state(self.random_state)
-            self._start(X, rows_per_epoch=None)
+            self._start(X, known, check_random_state(self.random_state), rows_per_epoch=None)
         else:
             self._check_design(X)
         if self._optimizer is None:
@@ -268,16 +266,16 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
         return validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), reset=reset)
 
-    def _examples(self, X: Any, y: np.ndarray, sample_weight: Any) -> Examples:
-        return make_examples(X, y, self.classes_, sample_weight=sample_weight, class_weight=self.class_weight)
+    def _examples(self, X: Any, y: np.ndarray, classes: np.ndarray, sample_weight: Any) -> Examples:
+        return make_examples(X, y, classes, sample_weight=sample_weight, class_weight=self.class_weight)
 
-    def _design(self, X: Any) -> Design:
-        if len(self.classes_) < 2:
-            raise ValueError(f"a classifier needs 2 classes or more, but there is 1 class: {self.classes_[0]!r}")
+    def _design(self, X: Any, classes: np.ndarray) -> Design:
+        if len(classes) < 2:
+            raise ValueError(f"a classifier needs 2 classes or more, but there is 1 class: {classes[0]!r}")
         return Design(
             num_features=X.shape[1],
             hidden_layer_sizes=layer_sizes(self.hidden_layer_sizes),
-            num_labels=len(self.classes_),
+            num_labels=len(classes),
             activation=self.activation,
             method=self.method,
             embedding=self.embedding,
@@ -286,16 +284,16 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
             method_options=dict(self.method_options or {}),
         )
 
-    def _start(self, X: Any, *, rows_per_epoch: int | None) -> None:
-        """A fresh network, and nothing learned yet."""
-        seed = int(self._random.randint(np.iinfo(np.int32).max))
-        self.network_ = make_network(self._design(X), rows_per_epoch=rows_per_epoch, seed=seed, dtype=precision_of(X))
-        self._optimizer = None
+    def _start(self, X: Any, classes: np.ndarray, random: np.random.RandomState, *, rows_per_epoch: int | None) -> None:
+        """A fresh network for these classes, and nothing learned yet. An error leaves an earlier fit as it was."""
+        seed, design = int(random.randint(np.iinfo(np.int32).max)), self._design(X, classes)
+        self.network_ = make_network(design, rows_per_epoch=rows_per_epoch, seed=seed, dtype=precision_of(X))
+        self.classes_, self._random, self._optimizer = classes, random, None
         self.n_iter_ = 0
         self.loss_curve_: list[float] = []
 
     def _check_design(self, X: Any) -> None:
-        changed = self.network_.design.difference(self._design(X))
+        changed = self.network_.design.difference(self._design(X, self.classes_))
         if changed:
             raise ValueError(f"the training cannot go on with the network that is there: {changed}")
 

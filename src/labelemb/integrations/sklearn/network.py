@@ -1,5 +1,6 @@
 """The network behind the classifier: fully connected layers and a head."""
 
+import copy
 import math
 import threading
 from collections.abc import Callable
@@ -129,4 +130,5 @@ def make_head(design: Design, in_features: int, rows_per_epoch: int | None) -> H
     rows = rows_per_epoch or ROWS_PER_LABEL * design.num_labels
     chosen = {"embedding": design.embedding, "rank": design.rank, "objective": design.objective}
     options = {"rows_per_epoch": rows, **{name: value for name, value in chosen.items() if value is not None}}
-    return make(design.method, in_features, design.num_labels, **options | design.method_options)
+    # copies: an embedding module among the options is trained, and a second fit starts where the first did
+    return make(design.method, in_features, design.num_labels, **options | copy.deepcopy(design.method_options))

@@ -32,6 +32,7 @@ from labelemb.integrations.transformers.adapters import linear_layers
 from labelemb.integrations.transformers.example_losses import RowLosses, row_losses
 from labelemb.integrations.transformers.logits_bias import BiasedLayer, predictor_of
 from labelemb.losses.terms import LossTerms
+from labelemb.support.tensors import times_changed
 
 CALL_OPTIONS = ("sample_weight", "progress")
 IGNORED = -100
@@ -49,6 +50,8 @@ class Call:
     """What the layer was given."""
     output: HeadOutput | None = None
     placeholder: Tensor | None = None
+    times_changed: int = 0
+    """How often the placeholder was changed in place before the model got it."""
     index: Tensor | None = None
     """Which examples these are, where their losses are recorded."""
 
@@ -195,6 +198,7 @@ class Attachment(nn.Module):
             return call.hidden.new_empty(*rows, layer.out_features, device=device)
         positions = torch.arange(1, rows[-1] + 1, dtype=torch.float32, device=call.hidden.device)
         call.placeholder = positions.unsqueeze(-1).expand(*rows, layer.out_features)
+        call.times_changed = times_changed(call.placeholder)
         return call.placeholder
 
     def _after_model(self, model: PreTrainedModel, args: tuple[Any, ...], output: Any) -> Any:
@@ -208,40 +212,51 @@ class Attachment(nn.Module):
         if call.hidden is None:
             raise ValueError(_REPLACED.format(self.layer_name))
         given: Tensor = output["logits"]
-        if call.output is None:
+        if call.placeholder is not None and times_changed(call.placeholder) != call.times_changed:
+            raise ValueError(_CHANGED.format(type(model).__name__, self.layer_name))
+        if call.output is None and call.placeholder is not None and given.shape != call.placeholder.shape:
             call.output = self._train(call, _picked_rows(call, given, self.layer_name))
         elif self._copies_logits is None:
             assert call.placeholder is not None
             if given is not call.placeholder and not torch.equal(given, call.placeholder):
                 raise ValueError(_CHANGED.format(type(model).__name__, self.layer_name))
             self._copies_logits = given is not call.placeholder
+        if call.output is None:  # sequences of one position, of which the model has picked none
+            call.output = self._train(call, call.hidden)
         loss = call.output.loss + _other_losses(model, output)
         output = type(output)(**{**output, "loss": loss, "logits": call.output.logits})
         return output.to_tuple() if call.as_tuple else output
 
     def _picks_positions(self, call: Call) -> bool:
-        """Whether there is one label a sequence where the layer reads every position: the model will pick one."""
+        """Whether there is one label a sequence where the layer reads every position: the model will pick one.
+
+        Sequences of one position have one label in either case: there the model's answer tells, unless that of an
+        earlier call has.
+        """
         assert call.hidden is not None
         rows, targets = call.hidden.shape[:-1], call.targets
-        labelled = targets.shape[:-1] if targets.is_floating_point() else targets.shape
-        if len(rows) == 2 and labelled.numel() == rows[0] != rows.numel():
-            call.targets = targets.reshape(-1, *targets.shape[len(labelled) :])
+        labels = (targets.shape[:-1] if targets.is_floating_point() else targets.shape).numel()
+        one_a_sequence = len(rows) == 2 and labels == rows[0]
+        if one_a_sequence and labels != rows.numel():
             return True
-        if labelled.numel() != rows.numel():
+        if labels != rows.numel():
             raise ValueError(
                 f"the labels have shape {tuple(targets.shape)}, but layer {self.layer_name!r} reads rows of shape "
                 f"{tuple(rows)}: there must be one label a row"
             )
-        call.targets = targets.reshape(*rows, *targets.shape[len(labelled) :])
-        return False
+        return one_a_sequence and not self.language_model and self._copies_logits is None
 
     def _train(self, call: Call, hidden: Tensor) -> HeadOutput:
+        """The head's output for `hidden`, with the labels in the shape of its rows."""
+        distributions = call.targets.shape[-1:] if call.targets.is_floating_point() else ()
+        targets = call.targets.reshape(*hidden.shape[:-1], *distributions)
         active, self._call = self._call, None  # the head may call the layer itself, as its predictor
-        output: HeadOutput = self.head(hidden, call.targets.to(hidden.device), **call.options)
+        output: HeadOutput = self.head(hidden, targets.to(hidden.device), **call.options)
         if call.index is not None:
-            self.row_losses = row_losses(self.head, hidden, output.logits, call.targets, call.index)
+            self.row_losses = row_losses(self.head, hidden, output.logits, targets, call.index)
         self._call = active
-        self.terms = LossTerms(*(term.detach() for term in output.terms))
+        # copies: compiled graphs cannot keep views of what they return
+        self.terms = LossTerms(*(term.detach().clone() for term in output.terms))
         return output
 
     def _notice_missing_parts(self, head: nn.Module, state_dict: dict[str, Any], prefix: str, *unused: object) -> None:

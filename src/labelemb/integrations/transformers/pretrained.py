@@ -11,6 +11,7 @@ from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 
 from labelemb.heads import Head
 from labelemb.heads.attach import head_for_layer
+from labelemb.heads.defaults import DEFAULT
 from labelemb.integrations.transformers.adapters import base_of, is_adapted, linear_layers, trained_copy
 from labelemb.integrations.transformers.attachment import IGNORED, Attachment, attachment_of
 from labelemb.integrations.transformers.training_parts import save_with_parts
@@ -70,11 +71,11 @@ def attach_to_pretrained(
 
 
 def parameter_groups(
-    model: nn.Module, lr: float, embedding_lr: float | None = None, weight_decay: float = 0.0
+    model: nn.Module, lr: float, embedding_lr: float | None = DEFAULT.embedding_lr, weight_decay: float = 0.0
 ) -> list[dict[str, Any]]:
     """Groups for an optimiser of an attached model: a learned embedding at its own rate, without decay.
 
-    >>> optimizer = torch.optim.AdamW(parameter_groups(model, lr=5e-5, embedding_lr=0.05, weight_decay=0.01))
+    >>> optimizer = torch.optim.AdamW(parameter_groups(model, lr=5e-5, weight_decay=0.01))
     >>> Trainer(..., optimizers=(optimizer, None))
 
     Vectors (biases, norms) of the model itself do not decay, as in the `Trainer`.

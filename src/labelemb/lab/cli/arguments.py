@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from labelemb.lab.comparison.seeds import LARGEST_SEED, parse_seeds
 from labelemb.lab.recipes.recipe import Recipe, load_recipe
+from labelemb.lab.recipes.settings import Cifar10Data, Cifar100Data, IdxData, ImageFolderData, TextTableData
 from labelemb.support.errors import UserError
+from labelemb.support.files import is_stream
 from labelemb.support.interrupts import importing
 from labelemb.support.wording import LONGEST_QUOTE, shorten
 
@@ -129,6 +131,13 @@ def read_recipe(options: argparse.Namespace) -> Recipe:
     return load_recipe(options.recipe, overrides)
 
 
+def check_data(recipe: Recipe, path: Path | None) -> None:
+    """Refuse a path of data that does not exist, before anything slow is imported."""
+    needs_file = isinstance(recipe.data, TextTableData | ImageFolderData | IdxData | Cifar10Data | Cifar100Data)
+    if needs_file and path is not None and not str(path).startswith("hf:") and not path.exists():
+        raise UserError(f"there is no file or folder {path} for --data")
+
+
 def read_labels(options: argparse.Namespace) -> "LabelSource | None":
     """The labels to reuse, if there are any."""
     if options.labels is None:
@@ -191,6 +200,11 @@ def existing(what: str) -> Callable[[str], Path]:
         return path
 
     return read
+
+
+def say_written(path: Path) -> None:
+    """Print that a file was written; on standard error for a pipe, which may be standard output itself."""
+    print(f"wrote {path}", file=sys.stderr if is_stream(path) else sys.stdout)
 
 
 def positive(text: str) -> int:

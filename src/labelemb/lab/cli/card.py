@@ -2,7 +2,7 @@
 
 import argparse
 
-from labelemb.lab.cli.arguments import Verbs, a_path, add_verb, existing
+from labelemb.lab.cli.arguments import Verbs, a_path, add_verb, existing, say_written
 from labelemb.support.interrupts import importing
 
 EXAMPLES = """\
@@ -22,5 +22,5 @@ def _card(options: argparse.Namespace) -> int:
     with importing():
         from labelemb.lab.report.model_card import write_card
 
-    print(f"wrote {write_card(options.run_folder, options.out)}")
+    say_written(write_card(options.run_folder, options.out))
     return 0

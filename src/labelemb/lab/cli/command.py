@@ -36,6 +36,8 @@ def run(arguments: Sequence[str] | None) -> int:
             return execute(arguments)
     except UserError as error:
         return _fail(str(error))
+    except MemoryError:
+        return _fail("not enough memory: use less data, a smaller model, or a machine with more of it")
     except Interrupted as stopped:
         return _fail(str(stopped), stopped.exit_code)
     except KeyboardInterrupt:

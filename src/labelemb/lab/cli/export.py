@@ -1,8 +1,11 @@
 """The verb export: writes a trained model to a file of its own."""
 
 import argparse
+from pathlib import Path
 
 from labelemb.lab.cli.arguments import Verbs, a_path, add_verb, existing
+from labelemb.lab.runs.finished import require_finished
+from labelemb.support.errors import UserError
 from labelemb.support.interrupts import importing
 
 EXAMPLES = """\
@@ -26,12 +29,14 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _export(options: argparse.Namespace) -> int:
+    if options.out is not None:
+        _check_out(options.out)
+    require_finished(options.run_folder)
     with importing():
         from labelemb.lab.report.model_card import write_card
         from labelemb.lab.trained.export.job import BATCHES, export_run
 
     made = export_run(options.run_folder, options.format, options.out)
-    card = write_card(options.run_folder, made.path.with_name(f"{made.path.stem}-card.md"))
     left = made.trained_parameters - made.parameters
     training_only = f"; {left:,} more served the training only" if left else ""
     print(f"wrote {made.path}: {made.bytes:,} bytes")
@@ -40,5 +45,14 @@ def _export(options: argparse.Namespace) -> int:
         f"checked with batches of {', '.join(map(str, BATCHES))}: no probability differs from the run's by more than "
         f"{made.difference:.1g}"
     )
+    card = write_card(options.run_folder, made.path.with_name(f"{made.path.stem}-card.md"), made.usage)
     print(f"wrote {card}: what the model is, for those who get it")
     return 0
+
+
+def _check_out(file: Path) -> None:
+    """Refuse a place that cannot be written to, before the work and not after it."""
+    if file.is_dir():
+        raise UserError(f"{file} is a folder: name a file after -o")
+    if not file.parent.is_dir():
+        raise UserError(f"there is no folder {file.parent} to write {file.name} to: create it first")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from labelemb.lab.cli.arguments import Verbs, a_path, add_json, add_verb, existing, positive
+from labelemb.lab.runs.finished import require_labels
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import importing
 from labelemb.support.wording import quote_few
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 FEW_LABELS = 30
 """So many are listed where none was named."""
+PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".eps", ".ps", ".svgz", "")
+"""Endings of the files that matplotlib writes; a file without one is a PNG."""
 DIGITS = 6
 """Decimal places of the numbers in JSON."""
 
@@ -94,6 +97,7 @@ def _add_picture(parser: argparse.ArgumentParser, usual: str) -> None:
 
 def _load(path: Path) -> "LabelSpace":
     """The label space of a run's folder, or in a file, also a table of similarities."""
+    require_labels(path)
     with importing():
         from labelemb.lab.jobs.progress import print_line
         from labelemb.lab.runs.labels import load_space
@@ -111,7 +115,22 @@ def _nearest(options: argparse.Namespace) -> int:
         print(json.dumps({label: [near._asdict() for near in neighbors] for label, neighbors in nearest.items()}))
     else:
         print(*nearest.values(), sep="\n")
+        if _hardly_differ(space):
+            print("(all pairs of labels are about equally alike: too little was learned to tell them apart)")
     return 0
+
+
+def _hardly_differ(space: "LabelSpace") -> bool:
+    """Whether no pair of labels stands out, by the check of the report page and the model card."""
+    with importing():
+        from labelemb.lab.report.labels import NEIGHBORS, likeness_range
+        from labelemb.lab.report.model_card import PAIRS
+        from labelemb.labelspace.neighbors import MOST_COMPARED_LABELS, neighbor_table
+        from labelemb.labelspace.pairs import mutual_pairs
+
+    if space.num_labels > MOST_COMPARED_LABELS:  # comparing all rows would take longer than the answer
+        return False
+    return likeness_range(mutual_pairs(neighbor_table(space, NEIGHBORS)), PAIRS) is not None
 
 
 def _some_labels(space: "LabelSpace") -> str:
@@ -155,6 +174,9 @@ def _split_labels(text: str) -> list[str]:
 
 
 def _heatmap(options: argparse.Namespace) -> int:
+    if options.labels is not None and not options.labels.strip(' ,"'):
+        raise UserError("--labels names no label: write names with commas between them, or leave it out for all")
+    _check_picture(options)
     with importing():
         from labelemb.lab.comparison.curves import plot_heatmap
         from labelemb.labelspace.pictures import heatmap_labels
@@ -175,6 +197,7 @@ def _heatmap(options: argparse.Namespace) -> int:
 
 
 def _map(options: argparse.Namespace) -> int:
+    _check_picture(options)
     with importing():
         from labelemb.lab.comparison.curves import plot_map
         from labelemb.labelspace.map import label_map
@@ -192,6 +215,13 @@ def _map(options: argparse.Namespace) -> int:
     if not options.json:
         print(f"wrote {out} (two dimensions hold {100 * layout.share:.0f} % of the differences)")
     return 0
+
+
+def _check_picture(options: argparse.Namespace) -> None:
+    """Refuse, before anything slow is imported, a folder without labels and a file that is no picture."""
+    require_labels(options.space)
+    if options.out is not None and options.out.suffix.lower() not in PICTURES:
+        raise UserError(f"{options.out} is no picture: name a .png, .svg or .pdf file after -o")
 
 
 def _picture(options: argparse.Namespace, usual: str) -> Path | None:

@@ -3,7 +3,7 @@
 import argparse
 import webbrowser
 
-from labelemb.lab.cli.arguments import Verbs, a_path, add_verb, existing
+from labelemb.lab.cli.arguments import Verbs, a_path, add_verb, existing, say_written
 from labelemb.support.interrupts import importing
 
 EXAMPLES = """\
@@ -25,7 +25,7 @@ def _report(options: argparse.Namespace) -> int:
         from labelemb.lab.report import write_report
 
     path = write_report(options.folder, options.out)
-    print(f"wrote {path}")
+    say_written(path)
     if options.open:
         webbrowser.open(path.resolve().as_uri())
     return 0

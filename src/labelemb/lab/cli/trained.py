@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labelemb.lab.cli.arguments import Verbs, a_path, add_json, add_verb, existing, positive
+from labelemb.lab.runs.finished import require_finished
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import importing
-from labelemb.support.wording import json_line, one_line
+from labelemb.support.wording import json_line, one_line, shorten
 
 if TYPE_CHECKING:
     from labelemb.lab.tasks.task import Prediction
@@ -27,6 +28,8 @@ PREDICT_EXAMPLES = """\
   labelemb predict runs/intents/plain/seed-0 questions.csv -o answers.csv
   labelemb predict runs/intents/plain/seed-0 questions.csv --json
 """
+LONGEST_LABEL = 40
+"""Characters of a label in a printed line; files and JSON have it whole."""
 PREDICT_FIELDS = ("file", "line", "text", "label", "probability", "alternatives")
 
 
@@ -61,13 +64,16 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
+    if options.csv and options.worst is None:
+        raise UserError("--csv writes what --worst lists: add --worst 20, say")
+    if options.csv and options.json:
+        raise UserError("--json prints and --csv writes: leave out one of them")
+    require_finished(options.run_folder)
     with importing():
         from labelemb.lab.tasks.records import to_json
         from labelemb.lab.trained.error_tables import show_errors, write_errors
         from labelemb.lab.trained.model import TrainedModel
 
-    if options.csv and options.worst is None:
-        raise UserError("--csv writes what --worst lists: add --worst 20, say")
     model = TrainedModel(options.run_folder)
     columns = _columns(model, options.raw)
     errors = None if options.worst is None else model.errors(options.worst, options.data)
@@ -110,6 +116,10 @@ def _predict(options: argparse.Namespace) -> int:
         raise UserError(f"{options.out} is neither a .csv nor a .jsonl file: name one of these after -o")
     if options.out is not None and options.json:
         raise UserError("--json prints and -o writes: leave out one of them")
+    require_finished(options.run_folder)
+    for file in options.files:
+        if not file.exists():
+            raise UserError(f"there is no file or folder {file}")
     with importing():
         from labelemb.lab.trained.model import TrainedModel
 
@@ -122,7 +132,7 @@ def _predict(options: argparse.Namespace) -> int:
             print(json_line(prediction.fields()))
         else:
             ranked = zip(prediction.labels, prediction.probabilities, strict=True)
-            best, *others = [f"{one_line(label)} {probability:.3f}" for label, probability in ranked]
+            best, *others = [f"{shorten(label, LONGEST_LABEL)} {probability:.3f}" for label, probability in ranked]
             print(f"{one_line(prediction.name)}\t{best}" + (f"\t({', '.join(others)})" if others else ""))
     return 0
 
@@ -131,6 +141,7 @@ def _write_predictions(file: Path, found: Iterable["Prediction"]) -> int:
     """Write predictions in the format of the file's ending; gives their number."""
     with importing():
         from labelemb.findings.table import write_csv
+        from labelemb.support.cells import defused
         from labelemb.support.files import file_error, write_text
 
     records = [prediction.fields() for prediction in found]
@@ -138,7 +149,9 @@ def _write_predictions(file: Path, found: Iterable["Prediction"]) -> int:
         write_text(file, "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records))
         return len(records)
     for record in records:
-        record["alternatives"] = "; ".join(f"{one['label']} {one['probability']:.3f}" for one in record["alternatives"])
+        first, *others = [f"{one['label']} {one['probability']:.3f}" for one in record["alternatives"]] or [""]
+        # a spreadsheet may be told to split the cell; its beginning is defused like that of every cell
+        record["alternatives"] = "; ".join([first, *map(defused, others)])
     try:
         write_csv(file, PREDICT_FIELDS, ([record[name] for name in PREDICT_FIELDS] for record in records))
     except OSError as error:

@@ -14,6 +14,7 @@ from labelemb.lab.cli.arguments import (
     add_recipe,
     add_running,
     add_verb,
+    check_data,
     job_count,
     read_cluster,
     read_labels,
@@ -87,6 +88,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 def _compare(options: argparse.Namespace) -> int:
     recipe = read_recipe(options)
     check_methods(options.methods or "")
+    check_data(recipe, options.data)
     with importing():
         from labelemb.lab.comparison.tables import show
         from labelemb.lab.jobs.compare import compare
@@ -121,6 +123,7 @@ def _compare(options: argparse.Namespace) -> int:
 def _train(options: argparse.Namespace) -> int:
     recipe = read_recipe(options)
     check_methods(options.method or "")
+    check_data(recipe, options.data)
     with importing():
         from labelemb.lab.jobs.train import describe, train
         from labelemb.lab.methods.method import parse_method

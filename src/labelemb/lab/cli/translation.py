@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from labelemb.lab.cli.arguments import Verbs, add_verb, existing, not_negative, positive
+from labelemb.lab.runs.finished import require_finished
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import importing
 from labelemb.support.wording import escape_text
@@ -57,6 +58,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _translate(options: argparse.Namespace) -> int:
+    require_finished(options.run_folder)
     with importing():
         from labelemb.lab.trained.model import TrainedModel
 

@@ -1,7 +1,6 @@
 """Pictures in files: test scores over the epochs, and how labels resemble each other."""
 
 import io
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,8 @@ from labelemb.lab.tasks import task_of_result
 from labelemb.lab.tasks.records import RunResult
 from labelemb.labelspace.labels import Labels
 from labelemb.labelspace.map import LabelMap
-from labelemb.labelspace.pictures import clustered_labels, draw_map, heatmap_figure, heatmap_labels
+from labelemb.labelspace.pictures import PICTURE_DPI, clustered_labels, draw_map, heatmap_figure, heatmap_labels
+from labelemb.labelspace.pictures.fonts import quiet_fonts
 from labelemb.support.files import write_bytes
 
 if TYPE_CHECKING:
@@ -30,9 +30,8 @@ COLORS = ("#5c6773", "#0072b2", "#d55e00", "#00875f", "#b04f8b", "#a87500", "#2f
 def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure in the format of the file's ending."""
     buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the picture itself says so
-        figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", dpi=150, bbox_inches="tight")
+    with quiet_fonts():
+        figure.savefig(buffer, format=path.suffix.removeprefix(".") or "png", dpi=PICTURE_DPI, bbox_inches="tight")
     write_bytes(path, buffer.getvalue())
 
 

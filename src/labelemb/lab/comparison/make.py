@@ -1,25 +1,11 @@
 """Where runs are trained: `make_pool` gives worker processes of this machine, or the machines of a Ray cluster."""
 
 import os
-from collections.abc import Iterator
-from typing import Protocol
 
-from labelemb.lab.comparison.pool import RunEvent, RunSource, WorkerPool
+from labelemb.lab.comparison.pool import RunPool, WorkerPool
 from labelemb.lab.comparison.protocol import WorkerSetup
 from labelemb.lab.comparison.ray import Cluster, RayPool
-
-
-class RunPool(Protocol):
-    """Trains the runs of a source, several at once."""
-
-    slots: int
-    """How many at once; the events of the n-th carry its number."""
-
-    def events(self) -> Iterator[RunEvent]:
-        """The events of all runs, until there is none left."""
-
-    def stop(self) -> None:
-        """Ask all runs to write their checkpoints and end; wait until they have."""
+from labelemb.lab.comparison.run_order import RunSource
 
 
 def make_pool(

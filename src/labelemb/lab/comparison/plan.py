@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from labelemb.lab.comparison.pool import PlannedRun
 from labelemb.lab.comparison.ray import Cluster
+from labelemb.lab.comparison.run_order import PlannedRun
 from labelemb.lab.methods.method import LEARNS, Method
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.runs.folder import RunFolder, run_folder

@@ -1,4 +1,4 @@
-"""Runs in parallel worker processes: which run comes next, and the events of all workers."""
+"""Pools that train runs side by side, with one stream of events; `WorkerPool` has processes of this machine."""
 
 import json
 import os
@@ -8,24 +8,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
-from labelemb.lab.comparison.protocol import (
-    LAST_EVENTS,
-    Busy,
-    Done,
-    Event,
-    Failed,
-    RunRequest,
-    Started,
-    Stopped,
-    WorkerSetup,
-)
-from labelemb.lab.data import Fold
-from labelemb.lab.runs.labels import LabelSource
+from labelemb.lab.comparison.protocol import LAST_EVENTS, Event, Failed, RunRequest, Started, Stopped, WorkerSetup
+from labelemb.lab.comparison.run_order import PlannedRun, RunEvent, RunSource
 from labelemb.lab.tasks.records import from_json, to_json
 
 WORKER = (sys.executable, "-m", "labelemb.lab.comparison.worker")
@@ -33,97 +21,71 @@ STOP_SECONDS = 60.0
 """How long a worker may take to write its checkpoint when asked to stop."""
 
 
-@dataclass(frozen=True)
-class PlannedRun:
-    """One run of a comparison."""
+class RunPool(ABC):
+    """Slots that train the runs of a source side by side, and one stream of their events."""
 
-    method: str
-    seed: int
-    folder: Path
-    labels: LabelSource | None = None
-    """Where it finds the labels that it reuses."""
-    after: Path | None = None
-    """The folder of another planned run that must be finished before this one starts."""
-    pause_epoch: int = 0
-    """The epoch after which it waits for whoever planned it; 0 for none."""
-    fold: Fold | None = None
-    """The examples that it holds out, as a fold of an audit."""
+    def __init__(self, order: RunSource) -> None:
+        self.order = order
+        self._events: queue.SimpleQueue[RunEvent | Exception | None] = queue.SimpleQueue()
 
     @property
-    def title(self) -> str:
-        return f"{self.method} {f'seed {self.seed}' if self.fold is None else self.fold.title}"
+    @abstractmethod
+    def workers(self) -> Sequence["PoolSlot"]:
+        """What trains one run at a time each."""
 
-    def to_request(self) -> RunRequest:
-        labels = None if self.labels is None else self.labels.to_message()
-        return RunRequest(self.method, self.seed, str(self.folder), labels, self.pause_epoch, self.fold)
+    @property
+    def slots(self) -> int:
+        """How many runs are trained at once; the events of the n-th slot carry its number."""
+        return len(self.workers)
 
+    @abstractmethod
+    def stop(self) -> None:
+        """Ask all runs to write their checkpoints and end; wait until they have."""
 
-@dataclass(frozen=True)
-class RunEvent:
-    """An event of a run, and the number of the worker that sent it."""
-
-    slot: int
-    run: PlannedRun
-    event: Event
-
-
-class RunSource(Protocol):
-    """Where the threads of a pool get their runs from, and bring them back to."""
-
-    def take(self) -> PlannedRun | None:
-        """The next run; waits if there may be one later. None when there is nothing left."""
-
-    def obstacle(self, run: PlannedRun) -> str:
-        """The title of a failed run that this one needed; empty if there is none."""
-
-    def end(self, run: PlannedRun, last: Event) -> None:
-        """An attempt at a run that was taken has ended with this event."""
-
-    def clear(self) -> None:
-        """Give out no run any more, and wake those that wait for one."""
-
-
-class RunOrder:
-    """A list of runs, given out in their order, but none before the run whose labels it needs."""
-
-    def __init__(self, runs: Sequence[PlannedRun]) -> None:
-        self._waiting = list(runs)
-        self._open = {run.folder for run in runs}  # waiting or in progress
-        self._failed: dict[Path, str] = {}
-        self._changed = threading.Condition()
-
-    def take(self) -> PlannedRun | None:
-        """The first run that need not wait for another; waits if all must. None when there is nothing left."""
-        with self._changed:
-            while self._waiting:
-                for index, run in enumerate(self._waiting):
-                    if run.after not in self._open:
-                        return self._waiting.pop(index)
-                self._changed.wait()
-            return None
-
-    def obstacle(self, run: PlannedRun) -> str:
-        """The title of the failed run that this one needed; empty if there is none."""
-        return "" if run.after is None else self._failed.get(run.after, "")
-
-    def end(self, run: PlannedRun, last: Event) -> None:
-        """A run that was taken has ended, well or not; one that another process is training comes back as the last."""
-        with self._changed:
-            if isinstance(last, Busy):
-                self._waiting.append(run)
+    def events(self) -> Iterator[RunEvent]:
+        """The events of all runs, until all are done or failed. Raises what the source of runs raises."""
+        for slot in self.workers:
+            slot.thread.start()
+        working = self.slots
+        while working:
+            event = self._events.get()
+            if event is None:
+                working -= 1
+            elif isinstance(event, Exception):
+                raise event
             else:
-                self._open.discard(run.folder)
-                if not isinstance(last, Done):
-                    self._failed[run.folder] = run.title
-            self._changed.notify_all()
+                yield event
 
-    def clear(self) -> None:
-        with self._changed:
-            self._waiting.clear()
-            self._changed.notify_all()
+    def put(self, event: RunEvent | Exception | None) -> None:
+        """Send an event, what the source of runs has raised, or None: a slot has ended."""
+        self._events.put(event)
 
 
-class WorkerPool:
+class PoolSlot(ABC):
+    """A thread of a pool that trains one run after the other."""
+
+    def __init__(self, pool: RunPool, number: int) -> None:
+        self._send_to, self.number = pool.put, number
+        self.thread = threading.Thread(target=self._work, daemon=True)
+
+    @abstractmethod
+    def train_runs(self) -> None:
+        """Train runs until the source has no more."""
+
+    def send(self, run: PlannedRun, event: Event) -> Event:
+        self._send_to(RunEvent(self.number, run, event))
+        return event
+
+    def _work(self) -> None:
+        try:
+            self.train_runs()
+        except Exception as error:  # of the source of runs: a search whose disk is full, say
+            self._send_to(error)
+        finally:
+            self._send_to(None)  # whoever reads the events must not wait for this slot any more
+
+
+class WorkerPool(RunPool):
     """`jobs` worker processes that share runs.
 
     A worker keeps its process from run to run, so that importing is paid once. One that dies is replaced, and its run
@@ -137,38 +99,22 @@ class WorkerPool:
         setup: WorkerSetup,
         worker: Sequence[str] = WORKER,
     ) -> None:
-        self.order = order
+        super().__init__(order)
         self._setup, self._worker = setup, worker
         threads = setup.options.threads
         self._environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-        self._events: queue.SimpleQueue[RunEvent | Exception | None] = queue.SimpleQueue()
-        self.slots = jobs
-        self._slots = [_Slot(self, number) for number in range(jobs)]
+        self._slots = [_WorkerSlot(self, number) for number in range(jobs)]
 
-    def events(self) -> Iterator[RunEvent]:
-        """The events of all workers, until all runs are done or failed. Raises what the source of runs raises."""
-        for slot in self._slots:
-            slot.thread.start()
-        working = len(self._slots)
-        while working:
-            event = self._events.get()
-            if event is None:
-                working -= 1
-            elif isinstance(event, Exception):
-                raise event
-            else:
-                yield event
+    @property
+    def workers(self) -> Sequence["_WorkerSlot"]:
+        return self._slots
 
     def stop(self) -> None:
-        """Ask all workers to write their checkpoints and end; wait until they have."""
         self.order.clear()
         for slot in self._slots:
             slot.terminate()
         for slot in self._slots:
             slot.wait()
-
-    def put(self, event: RunEvent | Exception | None) -> None:
-        self._events.put(event)
 
     def start_process(self, errors: IO[bytes]) -> subprocess.Popen[str]:
         # a session of its own: Ctrl-C in the terminal reaches the comparison only, which then stops its workers
@@ -187,12 +133,12 @@ class WorkerPool:
         return process
 
 
-class _Slot:
+class _WorkerSlot(PoolSlot):
     """One worker of the pool: a thread that sends runs to a worker process and passes its events on."""
 
     def __init__(self, pool: WorkerPool, number: int) -> None:
-        self.pool, self.number = pool, number
-        self.thread = threading.Thread(target=self._work, daemon=True)
+        super().__init__(pool, number)
+        self.pool = pool
         self._process: subprocess.Popen[str] | None = None
         self._stopping = False
         self._lock = threading.Lock()
@@ -211,24 +157,19 @@ class _Slot:
                 self._process.kill()
                 self._process.wait()
 
-    def _work(self) -> None:
-        try:
-            errors = _temporary_file()
-            if isinstance(errors, OSError):
-                self._fail_runs(errors)
-            else:
-                with errors:
-                    self._train_runs(errors)
-        except Exception as error:  # of the source of runs: a search whose disk is full, say
-            self.pool.put(error)
-        finally:
-            self.pool.put(None)  # whoever reads the events must not wait for this slot any more
+    def train_runs(self) -> None:
+        errors = _temporary_file()
+        if isinstance(errors, OSError):
+            self._fail_runs(errors)
+        else:
+            with errors:
+                self._use_worker(errors)
 
     def _fail_runs(self, error: OSError) -> None:
         while (run := self.pool.order.take()) is not None:
-            self.pool.order.end(run, self._send_event(run, Failed(_reason(error))))
+            self.pool.order.end(run, self.send(run, Failed(_reason(error))))
 
-    def _train_runs(self, errors: IO[bytes]) -> None:
+    def _use_worker(self, errors: IO[bytes]) -> None:
         while not self._stopping and (run := self.pool.order.take()) is not None:
             self.pool.order.end(run, self._attempt(run, errors))
         if self._process is not None:
@@ -238,15 +179,15 @@ class _Slot:
 
     def _attempt(self, run: PlannedRun, errors: IO[bytes]) -> Event:
         """Train one run; its last event."""
-        self._send_event(run, Started())
+        self.send(run, Started())
         try:
             return self._train(run, errors)
         except Exception as error:  # whatever it is, others wait for the end of this run
-            return self._send_event(run, Failed(_reason(error)))
+            return self.send(run, Failed(_reason(error)))
 
     def _train(self, run: PlannedRun, errors: IO[bytes]) -> Event:
         if obstacle := self.pool.order.obstacle(run):
-            return self._send_event(run, needed_run_failed(obstacle))
+            return self.send(run, needed_run_failed(obstacle))
         with self._lock:
             if self._stopping:
                 return Stopped()
@@ -264,17 +205,13 @@ class _Slot:
             if isinstance(event, Stopped) and not self._stopping:
                 process.wait()
                 message = "its worker was told to stop, and saved a checkpoint: run the command again"
-                return self._send_event(run, Failed(message))
-            self._send_event(run, event)
+                return self.send(run, Failed(message))
+            self.send(run, event)
             if isinstance(event, LAST_EVENTS):
                 return event
         if self._stopping:  # before it could note the request
             return Stopped()
-        return self._send_event(run, Failed(_death(process, errors), died=True))
-
-    def _send_event(self, run: PlannedRun, event: Event) -> Event:
-        self.pool.put(RunEvent(self.number, run, event))
-        return event
+        return self.send(run, Failed(_death(process, errors), died=True))
 
 
 def _temporary_file() -> IO[bytes] | OSError:

@@ -4,12 +4,11 @@ import json
 import logging
 import math
 import os
-import queue
 import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,8 +16,9 @@ from typing import Any
 
 import msgspec
 
-from labelemb.lab.comparison.pool import STOP_SECONDS, PlannedRun, RunEvent, RunSource, needed_run_failed
+from labelemb.lab.comparison.pool import STOP_SECONDS, PoolSlot, RunPool, needed_run_failed
 from labelemb.lab.comparison.protocol import Event, Failed, Lost, RunRequest, Started, Stopped, WorkerSetup
+from labelemb.lab.comparison.run_order import PlannedRun, RunEvent, RunSource
 from labelemb.lab.comparison.worker import Reporter, train_request
 from labelemb.lab.tasks.records import from_json, to_json
 from labelemb.support.errors import UserError
@@ -93,14 +93,15 @@ def train_in_task(task: int, setup: str, request: str, folder: str, mailbox: Any
     return _to_text(train_request(from_json(setup, WorkerSetup), asked, reporter))
 
 
-class RayPool:
+class RayPool(RunPool):
     """Tasks on a cluster that share runs. A run that loses its machine or process starts again from its checkpoint."""
 
     def __init__(
         self, order: RunSource, jobs: int | None, setup: WorkerSetup, cluster: Cluster, most: int | None = None
     ) -> None:
         """Join the cluster; `jobs` is None for all runs that it has room for, and `most` is how many there are."""
-        self.order, self.ray = order, _ray()
+        super().__init__(order)
+        self.ray = _ray()
         cpus = cluster.cpus_per_run or setup.options.threads or 1
         self._joined = _join(self.ray, cluster.address)
         try:
@@ -118,26 +119,18 @@ class RayPool:
             runtime_env={"env_vars": passed_on | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}},
         )(train_in_task)
         self.setup = _to_text(_with_absolute_data(setup))
-        self.slots = min(jobs or room, most or room)
-        self._slots = [_Slot(self, number) for number in range(self.slots)]
-        self._events: queue.SimpleQueue[RunEvent | None] = queue.SimpleQueue()
+        self._slots = [_TaskSlot(self, number) for number in range(min(jobs or room, most or room))]
         self._last_task, self._lock = 0, threading.Lock()
 
+    @property
+    def workers(self) -> Sequence["_TaskSlot"]:
+        return self._slots
+
     def events(self) -> Iterator[RunEvent]:
-        """The events of all runs, until all are done or failed."""
-        for slot in self._slots:
-            slot.thread.start()
-        working = len(self._slots)
-        while working:
-            event = self._events.get()
-            if event is None:
-                working -= 1
-            else:
-                yield event
+        yield from super().events()
         self._leave()
 
     def stop(self) -> None:
-        """Ask all runs to write their checkpoints and end; wait until they have."""
         self.order.clear()
         for slot in self._slots:
             slot.stopping = True
@@ -151,9 +144,6 @@ class RayPool:
             slot.kill()
         self._leave()
 
-    def put(self, event: RunEvent | None) -> None:
-        self._events.put(event)
-
     def new_task(self) -> int:
         """A number for a task, which its events carry."""
         with self._lock:
@@ -165,12 +155,12 @@ class RayPool:
             self.ray.shutdown()
 
 
-class _Slot:
+class _TaskSlot(PoolSlot):
     """A thread that hands one run after the other to the cluster and passes its events on."""
 
     def __init__(self, pool: RayPool, number: int) -> None:
-        self.pool, self.number = pool, number
-        self.thread = threading.Thread(target=self._work, daemon=True)
+        super().__init__(pool, number)
+        self.pool = pool
         self.stopping = False
         self._task: Any = None
         self._machine = ""
@@ -184,17 +174,14 @@ class _Slot:
         if self._task is not None:
             self.pool.ray.cancel(self._task, force=True)
 
-    def _work(self) -> None:
-        try:
-            while not self.stopping and (run := self.pool.order.take()) is not None:
-                self.pool.order.end(run, self._train(run))
-        finally:
-            self.pool.put(None)  # whoever reads the events must not wait for this slot any more
+    def train_runs(self) -> None:
+        while not self.stopping and (run := self.pool.order.take()) is not None:
+            self.pool.order.end(run, self._train(run))
 
     def _train(self, run: PlannedRun) -> Event:
         """Train a run, if need be several times; its last event."""
         if obstacle := self.pool.order.obstacle(run):
-            return self._send(run, needed_run_failed(obstacle))
+            return self.send(run, needed_run_failed(obstacle))
         try:
             make_folder(run.folder)
             for loss in range(1, MOST_LOSSES + 1):
@@ -204,12 +191,12 @@ class _Slot:
                 if loss == MOST_LOSSES:
                     last = Failed(f"{last.message}, for the {loss}rd time: run the command again to go on", died=True)
                     break
-                self._send(run, Lost(f"{last.message}: it starts again from its last checkpoint"))
+                self.send(run, Lost(f"{last.message}: it starts again from its last checkpoint"))
         except UserError as error:
             last = Failed(str(error), user_error=True)
         except Exception as error:  # whatever it is, others wait for the end of this run
             last = Failed(f"cannot be run on the cluster: {_last_line(error)}")
-        return last if isinstance(last, Stopped) and self.stopping else self._send(run, last)
+        return last if isinstance(last, Stopped) and self.stopping else self.send(run, last)
 
     def _attempt(self, run: PlannedRun) -> Event:
         """Hand a run to the cluster and wait for it; its last event, which is not sent yet."""
@@ -224,7 +211,7 @@ class _Slot:
                 event = _to_event(message)
                 if isinstance(event, Started):
                     self._machine = event.machine
-                self._send(run, event)
+                self.send(run, event)
         try:
             last = _to_event(ray.get(self._task))
         except ray.exceptions.RayTaskError:  # of the machine's installation: what a run raises comes as an event
@@ -238,10 +225,6 @@ class _Slot:
     def _lost(self, reason: str) -> Lost:
         where = f" on the machine {self._machine}" if self._machine else ""
         return Lost(f"its process{where} was lost ({reason})")
-
-    def _send(self, run: PlannedRun, event: Event) -> Event:
-        self.pool.put(RunEvent(self.number, run, event))
-        return event
 
 
 def _ray() -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from labelemb.lab.recipes.settings import DataSettings
 from labelemb.support.errors import UserError
-from labelemb.support.wording import one_line
+from labelemb.support.wording import shorten
 
 Inputs = tuple[Tensor, ...]
 Augment = Callable[[Inputs, torch.Generator], Inputs]
@@ -58,6 +58,10 @@ class Examples(ABC):
         return list(order.split(batch_size))
 
 
+LONGEST_TEXT = 60
+"""Characters of a text where it stands for its place."""
+
+
 @dataclass(frozen=True)
 class InputPlace:
     """Where an input to predict was found: the file, and of a text its line and the text itself."""
@@ -69,7 +73,7 @@ class InputPlace:
     """The file and the place in it, in words."""
 
     def __str__(self) -> str:
-        return self.file if self.text is None else f"{self.where}: {one_line(self.text)}"
+        return self.file if self.text is None else f"{self.where}: {shorten(self.text, LONGEST_TEXT)}"
 
 
 class InputForm(msgspec.Struct, frozen=True, tag_field="kind"):

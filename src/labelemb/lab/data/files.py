@@ -21,7 +21,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from labelemb.support.errors import UserError
+from labelemb.support.errors import UserError, enough_memory_to_read
+from labelemb.support.files import read_whole
 
 ENVIRONMENT_VARIABLE = "LABELEMB_DATA"
 CHUNK = 1 << 16
@@ -88,8 +89,9 @@ def file_of(folder: Path, name: str) -> Path | None:
 def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked if its name ends in .gz."""
     try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix.lower() == ".gz" else content
+        content = read_whole(path)
+        with enough_memory_to_read(path):
+            return gzip.decompress(content) if path.suffix.lower() == ".gz" else content
     except (EOFError, zlib.error) as error:
         raise UserError(f"{path} is truncated or damaged: its gzip stream does not end well") from error
     except gzip.BadGzipFile as error:
@@ -102,7 +104,8 @@ def read_text(path: Path) -> str:
     """The text of a file in UTF-8, with or without a byte order mark."""
     content = read_bytes(path)
     try:
-        return content.decode("utf-8-sig")
+        with enough_memory_to_read(path):
+            return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         # the error counts in its own bytes: without the byte order mark
         line = error.object.count(b"\n", 0, error.start) + 1
@@ -156,7 +159,8 @@ def read_rows(path: Path, required: tuple[str, ...]) -> list[Row]:
     """The rows of a CSV, TSV or JSON lines file, each of which has the required columns."""
     text = read_text(path)
     readers = {".csv": _read_csv, ".tsv": _read_tsv, ".jsonl": _read_jsonl}
-    rows = list(readers[table_suffix(path)](path, text, required))
+    with enough_memory_to_read(path):
+        rows = list(readers[table_suffix(path)](path, text, required))
     if not rows:
         raise UserError(f"{path} has no rows")
     return rows
@@ -169,7 +173,8 @@ def read_json_parts(path: Path, text_column: str, label_column: str) -> dict[str
     left out.
     """
     try:
-        document = json.loads(read_text(path))
+        with enough_memory_to_read(path):
+            document = json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg})") from error
     except (ValueError, RecursionError) as error:

@@ -10,8 +10,8 @@ from labelemb import LabelSpace, __version__
 from labelemb import audit as audit_arrays
 from labelemb.findings import Audit
 from labelemb.lab.comparison.plan import Comparison, Plan, check_labels
-from labelemb.lab.comparison.pool import PlannedRun
 from labelemb.lab.comparison.ray import Cluster
+from labelemb.lab.comparison.run_order import PlannedRun
 from labelemb.lab.data import PARTS, AuditedData, Fold, Part, load_data, read_audited
 from labelemb.lab.jobs.compare import Failure, check_feasible, train_missing
 from labelemb.lab.methods.method import Method, parse_method

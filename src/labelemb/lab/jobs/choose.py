@@ -65,8 +65,8 @@ class Choice:
     trials: list[Trial]
     summary: Summary | None
     """Test scores over fresh seeds, with the paired tests; None if the budget left no time for them."""
-    code: tuple[str, str]
-    """Two lines of Python that make the method's head."""
+    code: tuple[str, ...]
+    """Lines of Python that train with the method."""
     out: Path
 
     def to_json(self) -> dict[str, Any]:
@@ -286,12 +286,12 @@ def write_choice(choice: Choice, recipe: Recipe) -> None:
 
 
 def describe(choice: Choice, recipe: Recipe) -> str:
-    """The choice as Markdown: trials, tests with fresh seeds, what to take, and its two lines of Python."""
+    """The choice as Markdown: trials, tests with fresh seeds, what to take, and its lines of Python."""
     main = make_task(recipe).main
     parts = [trial_table(choice.trials, main)]
     if choice.summary is not None:
         parts += ["Fresh seeds, on the test set:", render(choice.summary)]
-    parts += [f"**{choice.reason}**", "```python\n{}\n{}\n```".format(*choice.code)]
+    parts += [f"**{choice.reason}**", "```python\n" + "\n".join(choice.code) + "\n```"]
     return "\n\n".join(parts)
 
 

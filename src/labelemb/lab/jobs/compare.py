@@ -9,9 +9,9 @@ from labelemb.lab.bodies import make_body
 from labelemb.lab.comparison.curves import plot_curves, plot_heatmap
 from labelemb.lab.comparison.make import make_pool
 from labelemb.lab.comparison.plan import Comparison, Plan, check_labels, expected_digest, make_plan
-from labelemb.lab.comparison.pool import RunEvent, RunOrder
 from labelemb.lab.comparison.protocol import Failed, WorkerSetup
 from labelemb.lab.comparison.ray import Cluster
+from labelemb.lab.comparison.run_order import RunEvent, RunOrder
 from labelemb.lab.comparison.seeds import check_seeds
 from labelemb.lab.comparison.summary import FolderResults, Summary, labels_first, read_results
 from labelemb.lab.comparison.tables import render
@@ -24,9 +24,9 @@ from labelemb.lab.report import write_page
 from labelemb.lab.runs.engine import check_device
 from labelemb.lab.runs.folder import RunFolder, find_runs, keep_recipe
 from labelemb.lab.runs.labels import LabelSource, load_space
+from labelemb.lab.runs.logs.trackers import require_trackers
 from labelemb.lab.runs.messages import RunOptions
 from labelemb.lab.runs.start import start_digest
-from labelemb.lab.runs.trackers import require_trackers
 from labelemb.lab.tasks.model import out_features
 from labelemb.lab.tasks.records import RunIdentity
 from labelemb.support.errors import UserError

@@ -12,7 +12,7 @@ from labelemb.lab.data.files import Row, read_rows
 from labelemb.lab.tasks.records import from_json
 from labelemb.support.cells import restored
 from labelemb.support.errors import UserError
-from labelemb.support.files import file_error, write_bytes
+from labelemb.support.files import LARGEST_RECORD, file_error, read_whole, write_bytes
 from labelemb.support.wording import did_you_mean, quote_few
 
 MARKS = ("wrong", "fine", "unsure", "")
@@ -139,7 +139,7 @@ def _column_names(audit: Path) -> tuple[str, str]:
     if not beside.is_file():
         return "text", "label"
     try:
-        return from_json(beside.read_bytes(), _AuditFile).about.columns
+        return from_json(read_whole(beside, LARGEST_RECORD), _AuditFile).about.columns
     except OSError as error:
         raise file_error("read", beside, error) from error
     except ValueError as error:

@@ -7,8 +7,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from labelemb.lab.comparison.pool import PlannedRun, RunEvent
 from labelemb.lab.comparison.protocol import Busy, Done, Failed, Lost, Moved, Paused, Started, Warned
+from labelemb.lab.comparison.run_order import PlannedRun, RunEvent
 from labelemb.lab.runs.messages import Progress
 from labelemb.lab.search.study import Trial
 from labelemb.support.wording import escape_lines
@@ -28,7 +28,14 @@ class RunBar:
     """The bar of a single run."""
 
     def __init__(self, title: str) -> None:
-        self.bar: Any = tqdm(desc=title, unit="step", disable=not _live(), file=sys.stderr)
+        self.bar: Any = tqdm(
+            desc=title,
+            total=1,
+            # the score before the title: a line that is too long for the terminal loses its end
+            bar_format="{percentage:3.0f}% [{elapsed}<{remaining}{postfix}] {desc} |{bar}|",
+            disable=not _live(),
+            file=sys.stderr,
+        )
 
     def update(self, progress: Progress) -> None:
         self.bar.total = progress.total_steps

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from labelemb.lab.comparison.make import RunPool
-from labelemb.lab.comparison.pool import RunEvent
+from labelemb.lab.comparison.pool import RunPool
+from labelemb.lab.comparison.run_order import RunEvent
 from labelemb.support.interrupts import Interrupted
 
 LOOK_SECONDS = 0.2

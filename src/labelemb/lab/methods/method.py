@@ -4,9 +4,10 @@ A method is a name, and after an @ its options, separated by +. An option is a p
 method's main setting, or `setting=value`:
 
     plain                cross entropy
-    label-embedding      without options the library's default. Presets: halves (`Objective()`), paper, authors-vision
-                         and authors-text, all with a learned embedding (dense, or compressed with the recipe's
-                         head.rank); rising-floor (a running mean without a prior) and fading (a running mean with a
+    label-embedding      without options the library's default, whose learned embedding has a learning rate of its own.
+                         Presets: halves (`Objective()`), paper, authors-vision and authors-text, all with a learned
+                         embedding (dense, or compressed with the recipe's head.rank) at the rate of the network;
+                         rising-floor (a running mean without a prior) and fading (a running mean with a
                          prior of one row for each label). Switches no-cap, no-gate,
                          no-identity, single-output, flat; every field of `Objective`; embedding=running, dense or
                          compressed; rank, prior_rows, observe_rows (presets observe all rows), embedding_lr
@@ -164,8 +165,14 @@ class Method:
         )
 
     def embedding_lr(self, recipe: Recipe) -> float | None:
-        """The learning rate of a learned embedding; None for that of the other parameters."""
-        return self.settings.get("embedding_lr", recipe.train.embedding_lr) or None
+        """The learning rate of a learned embedding; None for that of the other parameters.
+
+        That of the options, that of the recipe, or without a preset the library's default.
+        """
+        if "embedding_lr" in self.settings:
+            return self.settings["embedding_lr"] or None
+        default = DEFAULT.embedding_lr if self.observes and self.preset is None else None
+        return recipe.train.embedding_lr or default
 
     def describe(self) -> dict[str, Any]:
         """All settings of the method, for the record of a run."""
@@ -200,28 +207,35 @@ class Method:
         return {"objective": self.objective} | ({} if controlled else {"impl": recipe.head.impl})
 
     def _learned(self, recipe: Recipe, num_labels: int) -> dict[str, Any]:
-        """Which embedding is learned: that of the options, that of the preset, or the library's default."""
-        own = ("embedding", "rank", "prior_rows", "observe_rows")
-        chosen: dict[str, Any] = {key: self.settings[key] for key in own if key in self.settings}
+        """Options of the head about the embedding that is learned, and about the rows that it is learned from."""
+        name = self._embedding_name(recipe)
+        options = {key: self.settings[key] for key in ("rank", "prior_rows", "observe_rows") if key in self.settings}
         if self.preset is not None:
-            chosen.setdefault("observe_rows", None)
-        if "embedding" not in chosen and "rank" in chosen:
-            chosen["embedding"] = "compressed"
-        if "embedding" not in chosen and self.preset in PRIORS:
-            chosen = {"embedding": "running", "prior_rows": PRIORS[self.preset](num_labels)} | chosen
-        elif "embedding" not in chosen and self.preset is not None:
-            chosen["embedding"] = "compressed" if recipe.head.rank else "dense"
-        if chosen.get("embedding") == "compressed" and "rank" not in chosen and recipe.head.rank:
-            chosen["rank"] = recipe.head.rank
+            options.setdefault("observe_rows", None)
+        if self.preset in PRIORS and name == "running" and "embedding" not in self.settings:
+            options.setdefault("prior_rows", PRIORS[self.preset](num_labels))
+        if name == "compressed" and recipe.head.rank:
+            options.setdefault("rank", recipe.head.rank)
+        if recipe.head.embedding_bias and self.preset is not None and self.preset not in PRIORS:
+            if name != "compressed" or "rank" not in options:
+                raise ValueError("head.embedding_bias is about a compressed embedding: set a rank")
+            rank = options.pop("rank")
+            return options | {"embedding": CompressedEmbedding(num_labels, rank, bias=True)}
         if "no-identity" in self.switches:
-            if chosen.get("embedding", DEFAULT.embedding(num_labels)) != "dense":
+            if (name or DEFAULT.embedding(num_labels)) != "dense":
                 raise ValueError("no-identity is about a dense embedding that starts as the identity matrix")
-            chosen["embedding"] = DenseEmbedding(num_labels, identity_scale=0.0)
-        if not recipe.head.embedding_bias or self.preset is None or self.preset in PRIORS:
-            return chosen
-        if chosen["embedding"] != "compressed" or "rank" not in chosen:
-            raise ValueError("head.embedding_bias is about a compressed embedding: set a rank")
-        return chosen | {"embedding": CompressedEmbedding(num_labels, chosen.pop("rank"), bias=True)}
+            return options | {"embedding": DenseEmbedding(num_labels, identity_scale=0.0)}
+        return options | ({} if name is None else {"embedding": name})
+
+    def _embedding_name(self, recipe: Recipe) -> str | None:
+        """The embedding of the options, or of the preset; None for the library's default."""
+        if "embedding" in self.settings or "rank" in self.settings:
+            return self.settings.get("embedding", "compressed")
+        if self.preset is None:
+            return None
+        if self.preset in PRIORS:
+            return "running"
+        return "compressed" if recipe.head.rank else "dense"
 
     def _reused(self, space: LabelSpace | None) -> LabelEmbedding:
         """Appendix B: the labels' soft targets are there from the start, fixed; or an embedding goes on from them."""

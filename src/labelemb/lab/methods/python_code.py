@@ -1,4 +1,4 @@
-"""A method as two lines of Python: what to write in a training loop of one's own to have its head."""
+"""A method as lines of Python: what to write in a training loop of one's own to train with it."""
 
 from labelemb.embeddings.base import LabelEmbedding
 from labelemb.embeddings.compressed import CompressedEmbedding
@@ -17,18 +17,28 @@ CLOCK = "total_steps=total_steps"
 ROWS = "rows_per_epoch=rows_per_epoch"
 
 
-def python_lines(method: Method, recipe: Recipe, num_labels: int) -> tuple[str, str]:
-    """The import and the constructor of the method's head.
+def python_lines(method: Method, recipe: Recipe, num_labels: int) -> tuple[str, ...]:
+    """The import and the constructor of the method's head, and for a learned embedding the optimiser's groups.
 
     `in_features`, `num_labels` and, where the method needs them, `rows_per_epoch` (training examples) and
-    `total_steps` (optimiser updates) are names that the reader sets.
+    `total_steps` (optimiser updates) are names that the reader sets; so are `model`, which holds the head, and `lr`.
     """
     head = method.make_head(recipe, 2, num_labels, rows_per_epoch=num_labels, total_steps=1)
     names, options = {type(head).__name__}, _options(method, head)
     if isinstance(head, LabelEmbeddingHead):
         names |= {name for name in ("Objective", "CompressedEmbedding") if name in " ".join(options)}
+    groups = _groups(method.embedding_lr(recipe), head)
+    names |= {"parameter_groups"} if groups else set()
     arguments = ", ".join(["in_features", "num_labels", *options])
-    return f"from labelemb import {', '.join(sorted(names))}", f"head = {type(head).__name__}({arguments})"
+    return f"from labelemb import {', '.join(sorted(names))}", f"head = {type(head).__name__}({arguments})", *groups
+
+
+def _groups(embedding_lr: float | None, head: Head) -> list[str]:
+    """The line that gives the parameters to an optimiser, for a head whose embedding is trained by gradient."""
+    if not (isinstance(head, LabelEmbeddingHead) and head.embedding.trained_by_gradient):
+        return []
+    own = "" if embedding_lr == DEFAULT.embedding_lr else f", embedding_lr={embedding_lr}"
+    return [f"groups = parameter_groups(model, lr=lr{own})"]
 
 
 def _options(method: Method, head: Head) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from labelemb.lab.pretrained.places import network_folder
 from labelemb.support.errors import UserError
-from labelemb.support.files import file_error
+from labelemb.support.files import LARGEST_RECORD, file_error, read_whole
 from labelemb.support.optional import import_optional
 
 LONGEST_TEXT = 10**6
@@ -17,7 +17,7 @@ LONGEST_TEXT = 10**6
 def read_tokenizer_file(file: Path) -> str:
     """The JSON text of a tokenizer.json file, checked."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_whole(file, LARGEST_RECORD).decode()
     except OSError as error:
         raise file_error("read", file, error) from error
     except UnicodeDecodeError as error:

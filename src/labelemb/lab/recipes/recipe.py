@@ -40,9 +40,13 @@ from labelemb.lab.recipes.settings import (
     TrainSettings,
 )
 from labelemb.support.errors import UserError
+from labelemb.support.files import read_whole
 from labelemb.support.wording import did_you_mean, quote_few
 
 __all__ = ["Recipe", "load_recipe", "parse_recipe", "recipe_names", "recipe_text"]
+
+LARGEST_RECIPE = 2**20
+"""Bytes: a recipe with every key and its comment has a hundredth of that."""
 
 AnyData = (
     DigitsData
@@ -136,7 +140,7 @@ def _find(name_or_path: str) -> tuple[str, str, str]:
             "see `labelemb recipes`, or give a .toml file"
         )
     try:
-        return path.read_text(encoding="utf-8-sig"), str(path), path.stem
+        return read_whole(path, LARGEST_RECIPE).decode("utf-8-sig"), str(path), path.stem
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise UserError(f"cannot read the recipe {path}: {reason}") from error

@@ -259,7 +259,9 @@ class TrainSettings(Table, frozen=True):
     optimizer: Annotated[Literal["adam", "adamw", "sgd"], doc("the optimiser")] = "adam"
     lr: Annotated[Number, Meta(gt=0), doc("learning rate")] = 0.001
     embedding_lr: Annotated[
-        Number, Meta(ge=0), doc("learning rate of a learned label embedding; 0 for the same as lr")
+        Number,
+        Meta(ge=0),
+        doc("learning rate of a learned label embedding; 0 for the method's own: 0.05, with a preset that of lr"),
     ] = 0.0
     weight_decay: Annotated[Number, Meta(ge=0), doc("weight decay, never on a label embedding")] = 0.0
     momentum: Annotated[Share, doc("sgd: momentum")] = 0.9

@@ -3,6 +3,7 @@
 Every statement comes from the files of the run. What they cannot tell (license, intended use) is left to the user.
 """
 
+import hashlib
 import json
 import math
 import re
@@ -25,7 +26,8 @@ from labelemb.support.errors import UserError
 from labelemb.support.files import file_error, write_text
 from labelemb.support.wording import shorten
 
-MARK = "library_name: labelemb"
+CHECKSUM = "\n<!-- labelemb card, SHA-256 of the text above: {} -->\n"
+"""Last line of a card, by which one that was edited is noticed."""
 MOST_NAMES = 50
 LONGEST_NAME, LONGEST_LINE = 60, 300
 WORST_LABELS = 5
@@ -36,24 +38,46 @@ Z = 1.959964
 """Of a 95 % interval."""
 
 
-def write_card(folder: Path | str, out: Path | str | None = None) -> Path:
+def write_card(folder: Path | str, out: Path | str | None = None, usage: str | None = None) -> Path:
     """Write the card of a finished run, by default README.md in its folder, and return the file.
 
-    A file that is no card of labelemb is not replaced.
+    With `usage`, in Markdown, it is the card of an exported file, which is used in this way and has no run beside it.
+
+    Only a card that is still as labelemb wrote it is replaced: texts of the user are kept.
     """
-    text = model_card(Path(folder))
+    body = _card_text(Path(folder), usage)
     path = Path(folder) / "README.md" if out is None else Path(out)
     try:
-        if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
-            raise UserError(f"{path} is not a card that labelemb wrote: name another file with -o")
+        # a pipe or a device has no text before
+        before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     except OSError as error:
         raise file_error("read", path, error) from error
-    write_text(path, text)
+    if before not in ("", body) and not _is_untouched(before):
+        raise UserError(f"{path} is not as labelemb wrote it: name another file with -o, or remove this one")
+    write_text(path, _signed(body))
     return path
 
 
 def model_card(folder: Path) -> str:
     """The card of a finished run."""
+    return _signed(_card_text(folder))
+
+
+def _signed(body: str) -> str:
+    return body + CHECKSUM.format(_digest(body))
+
+
+def _is_untouched(card: str) -> bool:
+    """Whether a card is as it was written, by the checksum in its last line."""
+    body, _, _ = card.rpartition(CHECKSUM.partition("{}")[0])
+    return card == _signed(body)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
+
+
+def _card_text(folder: Path, usage: str | None = None) -> str:
     run = RunFolder(folder)
     result = run.require_result()
     model = read_record(run.about_model_file, ModelRecord)
@@ -65,11 +89,11 @@ def model_card(folder: Path) -> str:
     sections = [
         f"# {_text(data)}: {_text(result.method)}",
         _summary(result, model, data),
-        "## Use\n\n" + _use(folder, result),
+        "## Use\n\n" + (usage or _use(folder, result)),
         "## Data and labels\n\n" + _data(result, model, data),
         "## Results\n\n" + _results(result, _siblings(run, result) or alone),
-        "## Calibration\n\n" + _calibration(result),
-        "## Label space\n\n" + _label_space(space),
+        "## Calibration\n\n" + _calibration(result, exported=usage is not None),
+        "## Label space\n\n" + _label_space(space, exported=usage is not None),
         "## Training\n\n" + _training(result),
         "## Limits\n\n" + _limits(result, model, rows),
     ]
@@ -110,7 +134,7 @@ def _front_matter(result: RunResult, model: ModelRecord, data: str) -> str:
     # JSON is YAML: no name in it can end a string or begin a key
     lines = [
         "---",
-        MARK,
+        "library_name: labelemb",
         f"pipeline_tag: {pipeline}",
         "tags: [labelemb, soft-labels, label-embedding]",
         f"metrics: [{metric[0]}]",
@@ -173,7 +197,7 @@ def _results(result: RunResult, siblings: FolderResults) -> str:
     return "\n".join(lines)
 
 
-def _calibration(result: RunResult) -> str:
+def _calibration(result: RunResult, *, exported: bool) -> str:
     def number(name: str, digits: int) -> str:
         value = getattr(result, name, None)
         return "-" if value is None else f"{value:.{digits}f}"
@@ -184,18 +208,21 @@ def _calibration(result: RunResult) -> str:
         f"| expected calibration error (%) | {number('test_ece', 2)} | {number('test_ece_scaled', 2)} |",
         f"| negative log-likelihood | {number('test_nll', 3)} | {number('test_nll_scaled', 3)} |",
     ]
+    applied = "the logits of the file are divided by it" if exported else "`labelemb` applies it"
     fitted = (
         "There was no development set, so probabilities are not scaled."
         if result.temperature is None
-        else f"The temperature, {result.temperature:.3g}, was fitted on the development set; `labelemb` applies it."
+        else f"The temperature, {result.temperature:.3g}, was fitted on the development set; {applied}."
     )
     return "\n".join(rows) + f"\n\n{fitted}"
 
 
-def _label_space(space: LabelSpace | None) -> str:
+def _label_space(space: LabelSpace | None, *, exported: bool) -> str:
     if space is None:
         return "This method learns none."
     about = f"`labels.safetensors` says how the {space.num_labels:,} labels resemble each other."
+    if exported:
+        about = f"The run learned how the {space.num_labels:,} labels resemble each other; the file does not hold it."
     if space.num_labels > MOST_LABELS:
         return about
     found = mutual_pairs(neighbor_table(space, NEIGHBORS))

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from labelemb.lab.recipes.recipe import Recipe, load_recipe
 from labelemb.lab.runs.checkpoint import drop_checkpoints
+from labelemb.lab.runs.finished import LABELS, RESULT, RUN, has_begun, require_finished, run_paths
 from labelemb.lab.tasks import read_result
 from labelemb.lab.tasks.records import (
     Evaluation,
@@ -43,8 +44,10 @@ from labelemb.lab.tasks.records import (
 )
 from labelemb.support.errors import UserError
 from labelemb.support.files import (
+    LARGEST_RECORD,
     file_digest,
     file_error,
+    read_whole,
     remove_leftovers,
     write_bytes,
     write_json,
@@ -71,12 +74,12 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.run_file = path / "run.json"
-        self.result_file = path / "result.json"
+        self.run_file = path / RUN
+        self.result_file = path / RESULT
         self.metrics_file = path / "metrics.jsonl"
         self.model_file = path / "model.safetensors"
         self.about_model_file = path / "model.json"
-        self.labels_file = path / "labels.safetensors"
+        self.labels_file = path / LABELS
         self.recipe_file = path / "recipe.toml"
 
     @contextmanager
@@ -126,7 +129,7 @@ class RunFolder:
 
     @property
     def has_begun(self) -> bool:
-        return self.result_file.exists() or self.run_file.exists()
+        return has_begun(self.path)
 
     def threads_begun(self) -> int:
         """With how many threads the run was begun; this process's number if it begins now or does not say."""
@@ -148,19 +151,13 @@ class RunFolder:
 
     def require_result(self) -> RunResult:
         """The result of a run that must be finished."""
-        if not self.path.is_dir():
-            raise UserError(f"there is no run folder {self.path}")
-        found = self.result()
-        if found is None:
-            if not self.has_begun and (below := find_runs(self.path)):
-                raise UserError(f"{self.path} holds a comparison: name one of its runs, as {below[0].path}")
-            raise UserError(f"{self.path} holds no finished run (no result.json)")
-        return found
+        require_finished(self.path)
+        return read_result(self.result_file)
 
     def records(self, kind: type[Record]) -> list[Record]:
         """The evaluations in metrics.jsonl, of the type that the run's task has."""
         try:
-            lines = self.metrics_file.read_bytes().splitlines()
+            lines = read_whole(self.metrics_file, LARGEST_RECORD).splitlines()
             return [from_json(line, kind) for line in lines if line]
         except OSError as error:
             raise file_error("read", self.metrics_file, error) from error
@@ -204,7 +201,7 @@ class RunFolder:
                 f"{self.path} holds a result, but no model (no model.safetensors): train it again to have it"
             )
         try:
-            tensors = load(self.model_file.read_bytes())
+            tensors = load(read_whole(self.model_file))
         except OSError as error:
             raise file_error("read", self.model_file, error) from error
         except (SafetensorError, KeyError, ValueError, RuntimeError, TypeError) as error:  # a header that lies
@@ -231,8 +228,7 @@ class RunFolder:
 
 def find_runs(folder: Path) -> list[RunFolder]:
     """The runs of a comparison, finished or not: METHOD/seed-N below the folder."""
-    paths = sorted(path for path in folder.glob("*/seed-*") if path.is_dir())
-    return [RunFolder(path) for path in paths if path.name.removeprefix("seed-").isdecimal()]
+    return [RunFolder(path) for path in run_paths(folder)]
 
 
 def run_folder(out: Path, method: str, seed: int) -> Path:

@@ -15,7 +15,7 @@ from labelemb.lab.data.dataset import HeldOut
 from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.tasks.task import Predict
 from labelemb.support.errors import UserError
-from labelemb.support.files import file_digest, file_error, write_bytes
+from labelemb.support.files import file_digest, file_error, read_whole, write_bytes
 
 FILE = "held_out.safetensors"
 TOP_K = 10
@@ -110,7 +110,7 @@ def read_predictions(folder: Path, rows: int, num_labels: int) -> FoldPrediction
     """The predictions of a finished fold of data with so many rows and labels."""
     file = folder / FILE
     try:
-        found = FoldPredictions(**load(file.read_bytes()))
+        found = FoldPredictions(**load(read_whole(file)))
         RunFolder(folder).check_files(file)
         if wrong := _wrong(found, rows, num_labels):
             raise ValueError(f"{wrong} are not those of a fold of this data")

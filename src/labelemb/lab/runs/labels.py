@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from labelemb import LabelSpace, LabelSpaceError
-from labelemb.lab.runs.folder import RunFolder, find_runs
+from labelemb.lab.runs.finished import require_labels
+from labelemb.lab.runs.folder import RunFolder
 from labelemb.lab.runs.messages import LabelMessage, Warn, ignore
 from labelemb.support.errors import UserError
 from labelemb.support.files import file_digest
@@ -22,10 +23,9 @@ TABLES = (".csv", ".tsv", ".txt")
 def find_labels(path: Path) -> Path:
     """The file with the labels: the path itself, or that of a run's folder."""
     if path.is_dir():
+        require_labels(path)
         run = RunFolder(path)
         if not run.labels_file.exists():
-            if not run.has_begun and (below := [found.path for found in find_runs(path) if found.labels_file.exists()]):
-                raise UserError(f"{path} holds a comparison: name one of its runs, as {below[0]}")
             method = run.require_result().method
             raise UserError(f"{path} has no label space: the method {method} learns none, or the file was not kept")
         return run.labels_file

@@ -109,6 +109,7 @@ def finished_result(
     if finished is not None:
         data = load_data_if_any(recipe, data_path, identity.seed, fold)
         folder.check(msgspec.structs.replace(identity, data_digest=data.digest if data else None), recipe)
+        folder.check_files(*(file for file in (folder.model_file, folder.about_model_file) if file.exists()))
         folder.tidy()
     return finished
 

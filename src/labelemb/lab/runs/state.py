@@ -15,16 +15,7 @@ from labelemb.lab.recipes.pretrained_settings import TrainedBefore
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.recipes.settings import Seq2SeqBody
 from labelemb.lab.runs.checkpoint import CorruptCheckpoint, load_checkpoint, save_checkpoint
-from labelemb.lab.runs.engine import gathered, make_optimizer, predict_logits
-from labelemb.lab.runs.fabric import Fabric
-from labelemb.lab.runs.features import keeps_features, with_features
-from labelemb.lab.runs.folder import RunFolder
-from labelemb.lab.runs.held_out import ExampleLosses
-from labelemb.lab.runs.labels import ReusedLabels
-from labelemb.lab.runs.logs import EvaluationLog, MetricsFile, StepLog, not_finite
-from labelemb.lab.runs.messages import RunOptions, Warn, ignore
-from labelemb.lab.runs.randomness import Streams, stream
-from labelemb.lab.runs.saved_state import (
+from labelemb.lab.runs.checkpoint.contents import (
     SavedState,
     check_precision,
     check_tensor,
@@ -32,8 +23,17 @@ from labelemb.lab.runs.saved_state import (
     read_state,
     restore_optimizer,
 )
+from labelemb.lab.runs.engine import gathered, make_optimizer, predict_logits
+from labelemb.lab.runs.fabric import Fabric
+from labelemb.lab.runs.features import keeps_features, with_features
+from labelemb.lab.runs.folder import RunFolder
+from labelemb.lab.runs.held_out import ExampleLosses
+from labelemb.lab.runs.labels import ReusedLabels
+from labelemb.lab.runs.logs.metrics import EvaluationLog, MetricsFile, StepLog, not_finite
+from labelemb.lab.runs.logs.trackers import TrackedRun, make_tracker
+from labelemb.lab.runs.messages import RunOptions, Warn, ignore
+from labelemb.lab.runs.randomness import Streams, stream
 from labelemb.lab.runs.start import load_start
-from labelemb.lab.runs.trackers import TrackedRun, make_tracker
 from labelemb.lab.tasks import make_task
 from labelemb.lab.tasks.model import STATISTICS, Classifier, out_features, tie_output
 from labelemb.lab.tasks.records import Evaluation, to_json

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from labelemb.lab.comparison.pool import PlannedRun
 from labelemb.lab.comparison.protocol import Busy, Done, Event, Failed, Paused
+from labelemb.lab.comparison.run_order import PlannedRun
 from labelemb.lab.runs.checkpoint import drop_checkpoints
 from labelemb.lab.runs.folder import RunFolder, run_folder
 from labelemb.lab.search.study import Study, Trial

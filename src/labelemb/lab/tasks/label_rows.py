@@ -22,6 +22,7 @@ class LabelRow(msgspec.Struct, frozen=True):
     confused: int | None = None
     """How often that happens."""
     nearest: str | None = None
+    """None for a label that was never observed right: its neighbours mean nothing."""
     similarity: float | None = None
     observed: bool | None = None
     """Whether it was ever observed right in training."""
@@ -64,12 +65,10 @@ def _learned(space: LabelSpace | None) -> dict[str, dict[str, Any]]:
     table = neighbor_table(space, 1)
     rows = zip(space.names, table.indices[:, 0].tolist(), table.similarities[:, 0].tolist(), strict=True)
     counts = [None] * space.num_labels if space.counts is None else (space.counts > 0).tolist()
-    return {
-        name: {
-            "nearest": space.names[near] if near >= 0 else None,
-            "similarity": similarity if near >= 0 else None,
-            "observed": observed,
-        }
-        for (name, near, similarity), observed in zip(rows, counts, strict=True)
-        if name not in space.specials
-    }
+    found: dict[str, dict[str, Any]] = {}
+    for (name, near, similarity), observed in zip(rows, counts, strict=True):
+        if name not in space.specials:
+            known = near >= 0 and observed is not False
+            nearest = {"nearest": space.names[near], "similarity": similarity} if known else {}
+            found[name] = {**nearest, "observed": observed}
+    return found

@@ -13,7 +13,7 @@ import msgspec
 
 from labelemb.lab.pretrained.architecture import Architecture
 from labelemb.support.errors import UserError
-from labelemb.support.files import file_error
+from labelemb.support.files import LARGEST_RECORD, file_error, read_whole
 
 Record = TypeVar("Record")
 
@@ -223,7 +223,7 @@ def _whole(text: str) -> int:
 def read_record(file: Path, kind: type[Record]) -> Record:
     """The record in a JSON file; a file of another form is a `UserError` that names it."""
     try:
-        return from_json(file.read_bytes(), kind)
+        return from_json(read_whole(file, LARGEST_RECORD), kind)
     except OSError as error:
         raise file_error("read", file, error) from error
     except ValueError as error:

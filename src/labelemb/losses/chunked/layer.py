@@ -6,7 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from labelemb.losses.parts import LinearLayer
+from labelemb.losses.parts import LinearLayer, autocasts
+
+FLOAT16_ROOM = 2.0**15
+"""Half of the largest number in float16."""
 
 
 class Workspace:
@@ -34,7 +37,7 @@ class LayerPass:
         weight, bias = layer.weight.detach(), layer.bias
         device = weight.device.type
         self.dtype = torch.promote_types(weight.dtype, torch.float32)
-        self.kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+        self.kind = torch.get_autocast_dtype(device) if autocasts(device) else weight.dtype
         self.narrow = self.kind != self.dtype
         self.weight = weight.to(self.kind)
         self.bias = None if bias is None else bias.detach().to(self.kind)
@@ -42,7 +45,8 @@ class LayerPass:
         self.wants_bias = wants_gradients and bias is not None and bias.requires_grad
         self.weight_gradient: Tensor | None = None
         self.bias_gradient: Tensor | None = None
-        self.folds = len(weight) <= weight.shape[1]  # fewer labels than features: row weights go to the logits' side
+        # fewer labels than features: row weights go to the logits' side, as where that side is scaled anyway
+        self.folds = len(weight) <= weight.shape[1] or self.kind is torch.float16
 
     def logits(self, hidden: Tensor, out: Tensor) -> Tensor:
         """(chunk, features) -> (chunk, width)."""
@@ -64,15 +68,27 @@ class LayerPass:
 
     def on_hidden(self, on_logits: Tensor, factor: Tensor) -> Tensor:
         """The gradient on the hidden states, after `add_gradients` of the same chunk."""
-        on_hidden = (on_logits.to(self.kind) @ self.weight).to(self.dtype)
+        on_hidden = self._product(on_logits, self.weight)
         return on_hidden if self.folds else on_hidden.mul_(factor.unsqueeze(1))
 
     def _add_outer(self, on_logits: Tensor, hidden: Tensor) -> None:
         so_far = self.weight_gradient
         if self.narrow:
-            product = (on_logits.to(self.kind).T @ hidden.to(self.kind)).to(self.dtype)
+            product = self._product(on_logits.T, hidden)
             self.weight_gradient = product if so_far is None else so_far.add_(product)
         elif so_far is None:
             self.weight_gradient = on_logits.T @ hidden
         else:
             so_far.addmm_(on_logits.T, hidden)
+
+    def _product(self, left: Tensor, right: Tensor) -> Tensor:
+        """left @ right in the products' precision, given in full precision."""
+        right = right.to(self.kind)
+        if self.kind is not torch.float16:
+            return (left.to(self.kind) @ right).to(self.dtype)
+        # gradients of a mean over many rows are too small for float16; scaled like this, no product is too large for it
+        largest = torch.linalg.vector_norm(right, torch.inf, dtype=self.dtype).clamp_min(1)
+        row_sums = torch.linalg.vector_norm(left, 1, dim=1, keepdim=True).clamp_min(1e-30)
+        scale = FLOAT16_ROOM / (row_sums * largest)  # (rows of left, 1)
+        scaled = torch.mul(left, scale, out=torch.empty_like(left, dtype=self.kind))
+        return (scaled @ right).to(self.dtype).div_(scale)

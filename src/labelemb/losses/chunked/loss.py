@@ -17,9 +17,10 @@ from labelemb.losses.chunked.observer import ObserverPass, ObserverSums
 from labelemb.losses.chunked.predictor import PredictorPass, PredictorSums, nothing_predicted
 from labelemb.losses.chunked.rows import rows_in_chunk
 from labelemb.losses.objective import Objective
-from labelemb.losses.parts import Parts
+from labelemb.losses.parts import Parts, without_autocast
 from labelemb.losses.result import LossResult, LossTerms
 from labelemb.losses.terms import training_terms
+from labelemb.support.tensors import precision_to_keep
 
 
 @dataclass(frozen=True)
@@ -132,10 +133,10 @@ class ChunkedPass:
 
 
 def _like(gradient: Tensor | None, value: Tensor | None) -> Tensor | None:
-    """In the precision of what it is the gradient of; zeros where no chunk has added to it."""
+    """In the precision to keep until it is scaled; zeros where no chunk has added to it."""
     if value is None or not value.requires_grad:
         return None
-    return torch.zeros_like(value) if gradient is None else gradient.to(value.dtype)
+    return torch.zeros_like(value) if gradient is None else gradient.to(precision_to_keep(value.dtype))
 
 
 def _result(objective: Objective, total: Tensor, predicted: PredictorSums, observed: ObserverSums | None) -> LossResult:
@@ -157,8 +158,9 @@ class _ChunkedLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, work: ChunkedPass, *inputs: Tensor | None) -> Tensor:
         device = work.batch.hidden.device.type
-        with torch.autocast(device, enabled=False):  # its precision is used for the large products alone
+        with without_autocast(device):  # its precision is used for the large products alone
             ctx.gradients = work.run()
+        ctx.dtypes = [None if value is None else value.dtype for value in inputs]
         return work.result.loss
 
     @staticmethod
@@ -170,4 +172,4 @@ class _ChunkedLoss(torch.autograd.Function):
         found = gradients.in_order()
         if not can_look_at(grad_loss) or grad_loss.item() != 1:
             found = [None if g is None else g.mul_(grad_loss.to(g.dtype)) for g in found]
-        return None, *found
+        return None, *(None if g is None else g.to(dtype) for g, dtype in zip(found, ctx.dtypes, strict=True))

@@ -18,10 +18,11 @@ function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** A name that may break after underscores, hyphens, slashes and dots, as children of an element. */
-function breakable(name) {
-  return name.split(/(?<=[_\-/.@+])/).flatMap((part, index) => (index ? [el("wbr"), part] : [part]));
-}
+/** The pieces of a name, which may break after each: at underscores, hyphens, slashes, @, + and dots, not in a number. */
+const pieces = (name) => name.split(/(?<=[_\-/@+])(?<!=-|\d[eE][-+])|(?<=\.)(?!\d)/);
+
+/** A name that may break between its pieces, as children of an element. */
+const breakable = (name) => pieces(name).flatMap((part, index) => (index ? [el("wbr"), part] : [part]));
 
 /** A cell that becomes the line of a card on a narrow screen, after its title. */
 const titled = (title, attributes, ...children) => el("td", { "data-title": title, ...attributes }, el("span", {}, ...children));

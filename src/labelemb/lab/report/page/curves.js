@@ -54,10 +54,13 @@ function drawCurves() {
     label: `${data.score.curve_axis} over the epochs. Arrow keys read the values epoch by epoch.`,
   });
   curves.chart = chart;
-  const line = (className, method, xs, ys) =>
+  const line = (className, method, xs, ys) => {
     chart.plot.append(
       svg("path", { class: className, d: path(xs, ys, chart.sx, chart.sy), style: `stroke:${colorOf(method)}`, "data-method": method, ...(className === "mean" ? { "stroke-dasharray": dashOf(method) } : {}) }),
     );
+    // a path through one point has no length
+    if (xs.length === 1) chart.plot.append(svg("circle", { class: className, cx: chart.sx(xs[0]), cy: chart.sy(ys[0]), r: className === "mean" ? 4.5 : 3, style: `fill:${colorOf(method)}` }));
+  };
   for (const method of shownMethods()) for (const run of method.runs) line("run", method.name, run.epochs, run.scores);
   for (const run of shownUnfinished()) line("unfinished", run.method, run.epochs, run.scores);
   for (const method of shownMethods()) {

@@ -24,6 +24,7 @@ function drawWorst() {
       titled("probability", {}, fixed(example.probability, 3)),
     );
   });
+  if (!rows.length) rows.push(el("tr", {}, el("td", { class: "text", colspan: 4 }, "none")));
   const head = ["input", "label", "predicted", "probability"].map((title, index) => el("th", { scope: "col", class: index < 3 ? "text" : null }, title));
   byId("worst-table").replaceChildren(el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows));
 }
@@ -67,7 +68,7 @@ function labelRows() {
   }
   if (state.space) {
     rows.forEach((row, index) => {
-      const [near] = neighborsOf(index);
+      const [near] = state.space.unlearned.has(index) ? [] : neighborsOf(index); // they mean nothing there
       if (near) Object.assign(row, { nearest: names[near[0]], similarity: near[1] });
       if (state.space.counted) row.observed = !state.space.unlearned.has(index);
     });

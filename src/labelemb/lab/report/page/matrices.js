@@ -47,11 +47,7 @@ function drawMatrix(box, table, labels) {
   const width = box.clientWidth;
   const names = labels.map((label) => visible(state.space.names[label]));
   const named = labels.length <= Math.max(12, width / 11);
-  const fontSize = Math.max(9, Math.min(13, (width * 0.75) / labels.length));
-  const context = sharp(canvas, 1, 1);
-  context.font = `${fontSize}px system-ui, 'DejaVu Sans', sans-serif`;
-  const longest = Math.max(...names.map((name) => context.measureText(name).width));
-  const side = named ? Math.min(longest + 8, width * 0.3) : 2;
+  const { fontSize, side } = named ? sideOf(sharp(canvas, 1, 1), names, width) : { fontSize: 0, side: 2 };
   const size = width - side;
   canvas.style.height = `${width}px`;
   const ink = sharp(canvas, width, width);
@@ -69,11 +65,27 @@ function drawMatrix(box, table, labels) {
   Object.assign(canvas, { side, step });
 }
 
+const sideFont = (fontSize) => `${fontSize}px system-ui, 'DejaVu Sans', sans-serif`;
+const lineHeightOf = (fontSize) => fontSize + 2;
+
+/** The largest font whose lines fit into the cells, or the smallest, and the room that the names take. */
+function sideOf(ink, names, width) {
+  const smallest = 9;
+  for (let fontSize = 13; ; fontSize--) {
+    ink.font = sideFont(fontSize);
+    const side = Math.min(Math.max(...names.map((name) => ink.measureText(name).width)) + 8, width * 0.3);
+    if (fontSize === smallest || lineHeightOf(fontSize) <= (width - side) / names.length) return { fontSize, side };
+  }
+}
+
+/** Write the names at the left and below; where cells are lower than a line only every second or third. */
 function writeSides(ink, names, { side, size, step, fontSize }) {
-  ink.font = `${fontSize}px system-ui, 'DejaVu Sans', sans-serif`;
+  const every = Math.ceil(lineHeightOf(fontSize) / step);
+  ink.font = sideFont(fontSize);
   ink.fillStyle = css("--quiet");
   ink.textBaseline = "middle";
   names.forEach((name, index) => {
+    if (index % every) return;
     let text = name;
     while (text.length > 2 && ink.measureText(text).width > side - 6) text = `${text.slice(0, -2)}…`;
     ink.textAlign = "right";

@@ -29,6 +29,22 @@ function startSummary() {
   }
 }
 
+/** The lines of a method's name that fit into a width, with the value behind the last. */
+function nameLines(name, value, room) {
+  const ink = el("canvas").getContext("2d");
+  ink.font = `600 12px ${getComputedStyle(document.body).fontFamily}`;
+  const fits = (text) => ink.measureText(text).width <= room;
+  const lines = [""];
+  for (const piece of pieces(name)) {
+    if (lines.at(-1) && !fits(lines.at(-1) + piece)) lines.push("");
+    let line = lines.pop() + piece;
+    while (line.length > 2 && !fits(line)) line = `${line.slice(0, -2)}…`;
+    lines.push(line);
+  }
+  const last = `${lines.at(-1)}  ${value}`;
+  return fits(last) ? [...lines.slice(0, -1), last] : [...lines, value];
+}
+
 /** One row a method: a dot a run, and a bar at the mean of the summary. */
 function drawRows(box, { valueOf, field, title, fromZero, digits, unit }) {
   const shown = shownMethods();
@@ -37,24 +53,24 @@ function drawRows(box, { valueOf, field, title, fromZero, digits, unit }) {
   const high = Math.max(...values);
   const low = fromZero ? 0 : Math.min(...values);
   const room = (high - low) * 0.08 || high * 0.1 || 1;
-  const rowHeight = 44;
+  const [left, right, lineHeight] = [14, 20, 16];
+  const titles = shown.map(({ name }) => nameLines(name, `${meanOf(name, field).toFixed(digits)}${unit}`, Math.max(260, box.clientWidth) - left - right));
+  const heights = titles.map((lines) => 28 + lines.length * lineHeight);
   const chart = frame(box, {
-    height: shown.length * rowHeight + 56,
+    height: heights.reduce((sum, height) => sum + height, 56),
     x: [fromZero ? 0 : Math.max(0, low - room), high + room],
     y: [shown.length, 0],
     xTitle: title,
     yTitle: null,
     label: `${title} of each run`,
-    margin: { left: 14, right: 20 },
+    margin: { left, right },
   });
+  let y = 10;
   shown.forEach((method, index) => {
     const color = colorOf(method.name);
-    const top = 12 + index * rowHeight;
     const mean = meanOf(method.name, field);
-    chart.drawing.append(
-      svg("text", { x: chart.edge.left, y: top + 12, class: "strong" }, `${method.name}  ${mean.toFixed(digits)}${unit}`),
-    );
-    const y = top + 26;
+    titles[index].forEach((line, number) => chart.drawing.append(svg("text", { x: left, y: y + 14 + number * lineHeight, class: "strong" }, line)));
+    y += heights[index] - lineHeight;
     if (fromZero) chart.plot.append(svg("rect", { x: chart.sx(0), y: y - 6, width: chart.sx(mean) - chart.sx(0), height: 12, fill: color, opacity: 0.35, rx: 3 }));
     else chart.plot.append(svg("line", { x1: chart.edge.left, x2: chart.width - chart.edge.right, y1: y, y2: y, class: "gridline" }));
     chart.plot.append(svg("rect", { x: chart.sx(mean) - 1.75, y: y - 9, width: 3.5, height: 18, fill: color, rx: 1.5 }));
@@ -64,6 +80,7 @@ function drawRows(box, { valueOf, field, title, fromZero, digits, unit }) {
       dot.addEventListener("pointerleave", hideTip);
       chart.plot.append(dot);
     });
+    y += lineHeight;
   });
 }
 

@@ -21,11 +21,35 @@ LARGEST_ONNX = 2**31
 """Bytes that fit into one protobuf message, which an ONNX file is."""
 
 
+TORCH_USAGE = """\
+import json
+
+import torch
+
+parts = {{"labels.json": "", "preprocessing.json": ""}}  # filled by loading
+model = torch.export.load({file}, extra_files=parts).module()
+labels, how = json.loads(parts["labels.json"]), json.loads(parts["preprocessing.json"])
+probabilities = model({inputs}).softmax(-1)  # `how` says how {inputs} are made
+"""
+ONNX_USAGE = """\
+import json
+
+import onnxruntime
+
+session = onnxruntime.InferenceSession({file})
+parts = session.get_modelmeta().custom_metadata_map
+labels, how = json.loads(parts["labels.json"]), json.loads(parts["preprocessing.json"])
+[logits] = session.run(None, {{"{inputs}": {inputs}}})  # `how` says how {inputs} are made
+"""
+
+
 @dataclass(frozen=True)
 class FileFormat:
     """How a kind of file is written (the model, and JSON texts by name) and how it answers once it is loaded."""
 
     suffix: str
+    usage: str
+    """Python that loads `file` and asks it `inputs`, both in braces."""
     write: Callable[[PortableModel, dict[str, str]], bytes]
     load: Callable[[bytes], Answers]
     modules: tuple[str, ...] = ()
@@ -37,6 +61,12 @@ def describe_model(model: PortableModel, labels: list[str], run: dict[str, Any])
     parts = {"labels.json": labels, "preprocessing.json": model.preprocessing, "run.json": run}
     # in ASCII: names of files that are not UTF-8 cannot be written in another way
     return {name: json.dumps(part) for name, part in parts.items()}
+
+
+def describe_usage(file_format: FileFormat, file_name: str, inputs: str) -> str:
+    """How a file is used without labelemb, in Markdown."""
+    code = file_format.usage.format(file=json.dumps(file_name), inputs=inputs)
+    return f"The file needs no labelemb:\n\n```python\n{code}```"
 
 
 def write_torch(model: PortableModel, about: dict[str, str]) -> bytes:
@@ -87,8 +117,8 @@ def load_onnx(content: bytes) -> Answers:
 
 
 FORMATS = {
-    "torch": FileFormat(".pt2", write_torch, load_torch),
-    "onnx": FileFormat(".onnx", write_onnx, load_onnx, modules=("onnx", "onnxscript", "onnxruntime")),
+    "torch": FileFormat(".pt2", TORCH_USAGE, write_torch, load_torch),
+    "onnx": FileFormat(".onnx", ONNX_USAGE, write_onnx, load_onnx, modules=("onnx", "onnxscript", "onnxruntime")),
 }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from labelemb.lab.trained.export.formats import FORMATS, Answers, describe_model, quiet
+from labelemb.lab.trained.export.formats import FORMATS, Answers, describe_model, describe_usage, quiet
 from labelemb.lab.trained.export.portable import PortableModel, portable_model
 from labelemb.lab.trained.model import TrainedModel
 from labelemb.support.errors import UserError
@@ -29,6 +29,8 @@ class Exported:
     """Of the whole run, including what only training needs."""
     difference: float
     """The largest difference of a probability to the run's."""
+    usage: str
+    """How the file is used, in Markdown."""
 
 
 def export_run(folder: Path, file_format: str, out: Path | None = None) -> Exported:
@@ -50,6 +52,7 @@ def export_run(folder: Path, file_format: str, out: Path | None = None) -> Expor
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         trained_parameters=sum(parameter.numel() for parameter in trained.classifier.parameters()),
         difference=difference,
+        usage=describe_usage(kind, path.name, model.input_name),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from labelemb.lab.recipes.recipe import Recipe
 from labelemb.lab.runs.folder import RunFolder, flat_settings
-from labelemb.lab.runs.logs import EvaluationLog, EventFiles, require_tensorboard, scalars
+from labelemb.lab.runs.logs.metrics import EvaluationLog, EventFiles, require_tensorboard, scalars
 from labelemb.lab.tasks.records import Evaluation
 from labelemb.support.errors import UserError
 from labelemb.support.files import write_text

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from labelemb.support.errors import UserError
-from labelemb.support.files import file_error, remove_quietly, write_bytes
+from labelemb.support.files import file_error, read_whole, remove_quietly, write_bytes
 
 FORMAT = b"lblemb01"
 CURRENT = "checkpoint"
@@ -77,7 +77,7 @@ def drop_checkpoints(folder: Path, keep_last: bool = False) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = path.read_bytes()
+        content = read_whole(path)
     except OSError as error:
         raise file_error("read", path, error) from error
     start = len(FORMAT) + hashlib.sha256().digest_size

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from labelemb.lab.runs.checkpoint import CURRENT, FORMAT, PREVIOUS, load_checkpoint, save_checkpoint
+from labelemb.lab.runs.checkpoint.file import CURRENT, FORMAT, PREVIOUS, load_checkpoint, save_checkpoint
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import Interrupted
 from tests.helpers.quick_runs import StopAt, assert_same_run, every_update_saved, quick_run

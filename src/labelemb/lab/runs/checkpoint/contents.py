@@ -12,7 +12,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from labelemb.lab.runs.checkpoint import CorruptCheckpoint
+from labelemb.lab.runs.checkpoint.file import CorruptCheckpoint
 from labelemb.lab.tasks.records import AtLeastOne, Count
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")

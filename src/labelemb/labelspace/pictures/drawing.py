@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labelemb.labelspace.fonts import NameFonts, name_fonts
 from labelemb.labelspace.labels import Labels
 from labelemb.labelspace.map import LabelMap, label_map
-from labelemb.labelspace.name_places import place_names
 from labelemb.labelspace.neighbors import most_alike
 from labelemb.labelspace.order import clustered_order
+from labelemb.labelspace.pictures.fonts import NameFonts, name_fonts, quiet_fonts
+from labelemb.labelspace.pictures.name_places import place_names
 from labelemb.labelspace.record import LabelRecord
 from labelemb.support.optional import import_optional
 from labelemb.support.wording import shorten
@@ -31,6 +31,8 @@ MOST_HEATMAP_LABELS = 150
 """More labels than this cannot be read in one picture."""
 MOST_MAP_NAMES = 400
 MAP_FONT_SIZE = 7
+PICTURE_DPI = 150
+"""Of pictures in files: letters are rounded to whole pixels, so that a name's width depends on it."""
 SMALLEST_FONT = 3.5
 SOME_SIMILARITY = 1e-12
 """Below, a share of a soft target is none: colours cannot tell such numbers apart."""
@@ -138,25 +140,38 @@ def draw_map(layout: LabelMap, names: Sequence[str], axes: Axes) -> None:
             )
     left_out = len(names) - int((~np.isnan(corners[:, 0])).sum())
     words = [f"{len(names)} labels", f"two dimensions hold {100 * layout.share:.0f} % of the differences"]
-    words += [f"{left_out} names left out for room"] * (left_out > 0) + [fonts.note] * bool(fonts.note)
+    words += [f"{left_out} name{'s' * (left_out > 1)} left out for room"] * (left_out > 0)
+    words += [fonts.note] * bool(fonts.note)
     axes.set_title("; ".join(words), size=10, wrap=True)
 
 
 def _name_corners(axes: Axes, positions: np.ndarray, names: Sequence[str], fonts: NameFonts) -> np.ndarray:
     """Lower left corners of names in points from the lower left of the axes; NaN for those without a place."""
-    text = import_optional("matplotlib.textpath", "map()", "plot").TextToPath()
-    properties = import_optional("matplotlib.font_manager", "map()", "plot").FontProperties(
-        family=fonts.families, size=MAP_FONT_SIZE
-    )
     box = axes.get_window_extent()
     to_points = 72 / axes.get_figure().dpi  # type: ignore[union-attr]
     points = (axes.transData.transform(positions) - (box.x0, box.y0)) * to_points
-    sizes = []
-    for name in names:
-        width, _, _ = text.get_text_width_height_descent(name, properties, ismath=False)
-        wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in name)  # fallback fonts are not measured
-        sizes.append((max(width, MAP_FONT_SIZE * wide) + 1, 1.25 * MAP_FONT_SIZE))
+    sizes = [(width + 1, 1.25 * MAP_FONT_SIZE) for width in _name_widths(axes, names, fonts)]
     return place_names(points, sizes, (box.width * to_points, box.height * to_points))
+
+
+def _name_widths(axes: Axes, names: Sequence[str], fonts: NameFonts) -> list[float]:
+    """Widths of names in points: the largest of those on the screen, in a file of pixels and in one of curves."""
+    agg = import_optional("matplotlib.backends.backend_agg", "map()", "plot").RendererAgg
+    curves = import_optional("matplotlib.textpath", "map()", "plot").TextToPath()
+    properties = import_optional("matplotlib.font_manager", "map()", "plot").FontProperties(
+        family=fonts.families, size=MAP_FONT_SIZE
+    )
+    resolutions = {axes.get_figure().dpi, PICTURE_DPI}  # type: ignore[union-attr]
+    measures = [(curves, 1.0), *((agg(1, 1, dpi), 72 / dpi) for dpi in resolutions)]
+    widths = []
+    with quiet_fonts():
+        for name in names:
+            found = [
+                to_points * one.get_text_width_height_descent(name, properties, False)[0] for one, to_points in measures
+            ]
+            wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in name)  # curves skip fallback fonts
+            widths.append(max(*found, MAP_FONT_SIZE * wide))
+    return widths
 
 
 def html_table(record: LabelRecord) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from labelemb.lab.runs.checkpoint import CURRENT, FORMAT, PREVIOUS, load_checkpoint, save_checkpoint
+from labelemb.lab.runs.checkpoint.file import CURRENT, FORMAT, PREVIOUS, load_checkpoint, save_checkpoint
 from labelemb.support.errors import UserError
 from labelemb.support.files import remove_quietly
 

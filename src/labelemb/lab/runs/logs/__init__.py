@@ -1,0 +1,1 @@
+"""Logs of a run: statistics of its updates, metrics.jsonl, TensorBoard, and trackers elsewhere."""
