@@ -21,7 +21,7 @@ def test_wrong_labels_have_the_largest_losses(tmp_path: Path) -> None:
     indexed = [row | {"index": torch.tensor(place)} for place, row in enumerate(rows)]
     model = attach_to_pretrained(tiny_models.bert())
     callback = LabelEmbeddingCallback(record_losses="index")
-    args = arguments(tmp_path, num_train_epochs=6, remove_unused_columns=False)
+    args = arguments(tmp_path, num_train_epochs=10, remove_unused_columns=False)
     trainer_of(model, indexed, args, callbacks=[callback]).train()
     losses = callback.example_losses()
     assert losses.shape == (64,)
