@@ -30,8 +30,8 @@ from labelemb.support.tensors import evaluating
 WAYS = ("raw", "observer, training inputs", "observer, dev inputs", "observer anew, held-back rows", "training labels")
 FEW = 150
 METHODS = (
-    *("plain", "label-smoothing", "label-embedding@halves", "label-embedding@halves+no-cap"),
-    "label-embedding@rising-floor",
+    *("plain", "label-smoothing", "label-embedding", "label-embedding@halves", "label-embedding@halves+no-cap"),
+    *("label-embedding@clean-observer", "label-embedding@rising-floor"),
 )
 
 

@@ -145,6 +145,7 @@ def test_the_rising_floor_brings_a_running_embedding_without_a_prior_and_the_cle
     assert (head.embedding.rows_per_epoch, head.embedding.prior_rows) == (100, 0)
     assert parse_method("label-embedding@rising-floor").clean_observer
     assert not parse_method("label-embedding@paper").clean_observer
+    assert parse_method("label-embedding@clean-observer").clean_observer
     assert not parse_method("reused-labels@rising-floor").clean_observer
 
 
@@ -255,6 +256,7 @@ def test_what_cannot_be_read_is_named(text: str, message: str) -> None:
         ("label-embedding@rising-floor+embedding_lr=0.1", "embedding_lr would be ignored"),
         ("label-embedding@rising-floor+hard_weight=0.5", "hard_weight is 0.5, but must be None with a mass floor"),
         ("label-embedding@flat+single-output", "single-output and flat are two controls"),
+        ("label-embedding@rising-floor+clean-observer", "clean-observer would change nothing: rising-floor has it"),
     ],
 )
 def test_settings_out_of_range_are_one_line_with_the_method(text: str, message: str) -> None:

@@ -19,7 +19,7 @@ METHODS = [
     "label-embedding@halves+embedding=running+soft_weight=0.7+tau=1.5+mass_floor=0.9",
     "label-embedding@halves+embedding=running+prior_rows=12",
     "label-embedding@halves+embedding=compressed+rank=5+hard_weight=0.3+soft_weight=0.7",
-    *("label-embedding@embedding_lr=0.2", "label-embedding@halves"),
+    *("label-embedding@embedding_lr=0.2", "label-embedding@halves", "label-embedding@clean-observer"),
 ]
 
 
@@ -46,7 +46,8 @@ def test_the_lines_make_the_head_of_the_method(name: str) -> None:
     model = nn.Sequential(nn.Linear(2, 7), made)
     optimizer = make_optimizer(recipe, model[0], made, method.embedding_lr(recipe))
     rates = {group["lr"] for group in optimizer.param_groups}
-    if len(lines) == 2:
+    assert ("observed_hidden=" in lines[-1]) == method.clean_observer
+    if not any(line.startswith("groups = ") for line in lines):
         assert rates == {recipe.train.lr}
     else:
         exec(lines[2], names := names | {"model": model, "lr": recipe.train.lr})

@@ -9,8 +9,9 @@ method's main setting, or `setting=value`:
                          embedding (dense, or compressed with the recipe's head.rank) at the rate of the network;
                          rising-floor (a running mean without a prior) and fading (a running mean with a
                          prior of one row for each label). Switches no-cap, no-gate,
-                         no-identity, single-output, flat; every field of `Objective`; embedding=running, dense or
-                         compressed; rank, prior_rows, observe_rows (presets observe all rows), embedding_lr
+                         no-identity, clean-observer (it reads a pass without dropout), single-output, flat; every
+                         field of `Objective`; embedding=running, dense or compressed; rank, prior_rows,
+                         observe_rows (presets observe all rows), embedding_lr
     label-smoothing      @0.2 mixes a fifth of the uniform distribution into the target (0.1); @rising begins with nine
                          tenths and lets the true label's share rise to 0.9 by the end of the training
     online-smoothing     @0.8 weighs the soft term with 0.8 and the hard one with the rest (0.5); @floor lets the true
@@ -52,6 +53,7 @@ REUSES = "reused-labels"
 WARM_START = "warm-start"
 RISING_FLOOR = "rising-floor"
 FADING = "fading"
+CLEAN_OBSERVER = "clean-observer"
 PRIORS: dict[str, Callable[[int], float]] = {RISING_FLOOR: lambda _: 0.0, FADING: prior_rows}
 """Presets with a running embedding, and the rows of its prior for a number of labels."""
 RISING_SMOOTHING = {"label_smoothing": 0.9, "mass_floor": 0.9}
@@ -87,7 +89,7 @@ class Method:
     @property
     def clean_observer(self) -> bool:
         """Whether the observer reads a second, gradient-free pass without dropout."""
-        return self.observes and self.preset == RISING_FLOOR
+        return self.observes and (self.preset == RISING_FLOOR or CLEAN_OBSERVER in self.switches)
 
     @cached_property
     def objective(self) -> Objective:
@@ -185,6 +187,8 @@ class Method:
         controls = [switch for switch in self.switches if switch in CONTROLS]
         if len(controls) > 1:
             raise ValueError(f"{' and '.join(controls)} are two controls: choose one")
+        if CLEAN_OBSERVER in self.switches and self.preset == RISING_FLOOR:
+            raise ValueError(f"{CLEAN_OBSERVER} would change nothing: {RISING_FLOOR} has it")
         if controls:
             return CONTROLS[controls[0]]
         return LEARNS if self.reuses_labels else self.kind

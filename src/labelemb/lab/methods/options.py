@@ -38,7 +38,7 @@ class Options:
 OPTIONS: dict[str, Options] = {
     "plain": Options(),
     "label-embedding": Options(
-        switches=(*PRESETS, "no-cap", "no-gate", "no-identity", "single-output", "flat"),
+        switches=(*PRESETS, "no-cap", "no-gate", "no-identity", "clean-observer", "single-output", "flat"),
         settings=(*OBJECTIVE_FIELDS, "embedding", "rank", "prior_rows", "observe_rows", "embedding_lr"),
     ),
     "label-smoothing": Options(switches=("rising",), settings=("smoothing",), main="smoothing"),

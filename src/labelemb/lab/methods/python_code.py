@@ -15,10 +15,13 @@ from labelemb.support.errors import UserError
 
 CLOCK = "total_steps=total_steps"
 ROWS = "rows_per_epoch=rows_per_epoch"
+CLEAN_HINT = "# with dropout, call head(hidden, labels, observed_hidden=hidden of a pass without dropout)"
 
 
 def python_lines(method: Method, recipe: Recipe, num_labels: int) -> tuple[str, ...]:
     """The import and the constructor of the method's head, and for a learned embedding the optimiser's groups.
+
+    A comment says where the observer reads a pass of its own.
 
     `in_features`, `num_labels` and, where the method needs them, `rows_per_epoch` (training examples) and
     `total_steps` (optimiser updates) are names that the reader sets; so are `model`, which holds the head, and `lr`.
@@ -28,9 +31,15 @@ def python_lines(method: Method, recipe: Recipe, num_labels: int) -> tuple[str, 
     if isinstance(head, LabelEmbeddingHead):
         names |= {name for name in ("Objective", "CompressedEmbedding") if name in " ".join(options)}
     groups = _groups(method.embedding_lr(recipe), head)
+    hints = [CLEAN_HINT] if method.clean_observer else []
     names |= {"parameter_groups"} if groups else set()
     arguments = ", ".join(["in_features", "num_labels", *options])
-    return f"from labelemb import {', '.join(sorted(names))}", f"head = {type(head).__name__}({arguments})", *groups
+    return (
+        f"from labelemb import {', '.join(sorted(names))}",
+        f"head = {type(head).__name__}({arguments})",
+        *groups,
+        *hints,
+    )
 
 
 def _groups(embedding_lr: float | None, head: Head) -> list[str]:
