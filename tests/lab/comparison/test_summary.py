@@ -164,13 +164,35 @@ def test_the_tables_show_the_numbers(results: Results) -> None:
     summary = summarise(results)
     rows = tables(summary)[0].rows
     assert rows[0] == ["plain", "3", "2.00 ± 0.20", "1.80", "-", "-", "-"]
-    assert rows[1] == ["label-embedding", "2", "1.50 ± 0.00", "1.50", "21.1 %", "-0.40 [-1.67, +0.87]", "0.156"]
-    assert rows[2] == ["label-smoothing", "1", "1.50", "1.50", "25.0 %", "-", "-"]
+    assert rows[1] == ["label-embedding", "2", "1.50 ± 0.00", "1.50", "unclear", "-0.40 [-1.67, +0.87]", "0.156"]
+    assert rows[2] == ["label-smoothing", "1", "1.50", "1.50", "unclear", "-", "-"]
     quality = tables(summary)[1].rows[1]
     assert quality[:3] == ["label-embedding", "3.00", "3.0"]
     assert quality[4] == "0.300"
     assert "does not beat" in render(summary)
     assert "| label-embedding |    2 |" in render(summary)
+
+
+@pytest.mark.parametrize(
+    ("errors", "shown"),
+    [
+        ([1.5, 1.4, 1.6], "25.0 %"),
+        ([1.5, 1.3], "unclear"),
+        ([1.5, 1.2, 2.3], "unclear"),  # -0.5, -0.6 and +0.1: the interval holds 0
+        ([1.5, 1.3, 1.7], "unclear"),  # the same difference three times: no interval
+        ([2.5, 2.4, 2.8], "-28.3 %"),
+        ([], "-"),
+    ],
+)
+def test_a_table_claims_a_reduction_only_where_the_difference_is_clear(
+    results: Results, errors: list[float], shown: str
+) -> None:
+    ours = [run("label-smoothing", seed, error, [4.0, error]) for seed, error in enumerate(errors)]
+    no_pair = [run("label-smoothing", 7, 1.0, [4.0, 1.0])]
+    summary = summarise({"plain": results["plain"], "label-smoothing": ours or no_pair})
+    table = tables(summary)[0]
+    assert table.rows[1][table.header.index("reduction")] == shown
+    assert (summary.to_json()["methods"]["label-smoothing"]["error_reduction"] is None) == (not errors)
 
 
 def test_the_columns_of_a_table_line_up() -> None:

@@ -137,7 +137,7 @@ def _cell(values: MethodSummary, column: Column) -> str:
     """The text of a cell; `-` for a number that there is not."""
     against = values.against_plain
     if column.form == "reduction":
-        return _number(values.error_reduction, column.digits, " %")
+        return _reduction(values, column.digits)
     if column.form == "difference":
         return "-" if against is None else _difference(against)
     if column.form == "p":
@@ -167,6 +167,13 @@ def _reached(score: Spread) -> str:
 
 def _number(value: float | None, digits: int, unit: str = "") -> str:
     return "-" if value is None else f"{value:.{digits}f}{unit}"
+
+
+def _reduction(values: MethodSummary, digits: int) -> str:
+    """The percentage, unless the paired difference could as well be none."""
+    against, reduction = values.against_plain, values.error_reduction
+    is_clear = against is not None and against.is_clear
+    return _number(reduction, digits, " %") if is_clear or reduction is None else "unclear"
 
 
 def _difference(against: PairedDifference) -> str:

@@ -37,7 +37,8 @@ MOST_CONFUSION_LABELS = 500
 LEGEND = """\
 Errors and ECE are in percent.
 - test error: mean ± standard deviation over seeds, at the best dev evaluation (without a dev set: the last epoch)
-- reduction, difference to plain: over the seeds in common, with the 95 % interval and the p-value of a paired t-test
+- reduction: percent of plain's mean error; unclear unless the interval, of at least 3 seeds, leaves out 0
+- difference to plain: paired over the seeds in common, with its 95 % interval and the p-value of the t-test
 - s/epoch: seconds of training in an epoch, evaluations left out
 - epochs to plain: the first epoch at plain's mean final error (in brackets: how many runs got there, if not all)
 - fluctuation: standard deviation of the test error from epoch to epoch over the last third of the training
