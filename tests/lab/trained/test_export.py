@@ -27,7 +27,7 @@ from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.lab.runs.loop import train_run
 from labelemb.lab.trained.export import job as export_module
 from labelemb.lab.trained.export.formats import FORMATS, Answers, describe_model
-from labelemb.lab.trained.export.job import Exported, export_run
+from labelemb.lab.trained.export.job import Exported, export_run, format_of
 from labelemb.lab.trained.export.portable import PortableTexts, PortableTokens, portable_model
 from labelemb.lab.trained.model import TrainedModel
 from labelemb.support.errors import UserError
@@ -159,6 +159,22 @@ def test_a_file_with_other_answers_is_not_written(place: Path, tmp_path: Path, m
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("file", "name"), [("model.onnx", "onnx"), ("MODEL.PT2", "torch"), ("model", "torch")])
+def test_without_a_format_the_ending_of_the_file_says_which(place: Path, tmp_path: Path, file: str, name: str) -> None:
+    assert main(["export", str(place / RUNS["images"]), "-o", str(tmp_path / file)]) == 0
+    answers = FORMATS[name].load((tmp_path / file).read_bytes())
+    assert len(answers(torch.zeros(3, 1, 8, 8, dtype=torch.uint8))) == 3
+
+
+@pytest.mark.parametrize(("file", "name"), [("model.onnx", "torch"), ("model.pt2", "onnx")])
+def test_a_format_that_is_not_that_of_the_ending_is_refused(
+    place: Path, tmp_path: Path, capsys: Capture, file: str, name: str
+) -> None:
+    error = failure(capsys, place / RUNS["images"], "--format", name, "-o", tmp_path / file)
+    assert f"--format {name} writes {FORMATS[name].suffix}" in error
+    assert list(tmp_path.iterdir()) == []
+
+
 def failure(capsys: Capture, *arguments: object) -> str:
     """Runs the command, which must fail with one line on standard error."""
     assert main(["export", *map(str, arguments)]) == 2
@@ -256,7 +272,7 @@ def test_the_page_works_without_labelemb(
     monkeypatch.chdir(place)
     for line in page_blocks("sh")[0].splitlines():
         options = build_parser().parse_args(line.split()[1:])
-        made = exports(kinds[str(options.run_folder)], options.format)
+        made = exports(kinds[str(options.run_folder)], format_of(options.format, options.out))
         (tmp_path / options.out).write_bytes(made.path.read_bytes())
     write_three(tmp_path / "three.png")
     (tmp_path / "texts.txt").write_text("play a song\nwill it rain tomorrow in the north\n")

@@ -10,7 +10,7 @@ from labelemb.support.interrupts import importing
 
 EXAMPLES = """\
   labelemb export runs/digits/label-embedding/seed-0
-  labelemb export runs/digits/label-embedding/seed-0 --format onnx -o digits.onnx
+  labelemb export runs/digits/label-embedding/seed-0 -o digits.onnx
 """
 
 
@@ -20,7 +20,9 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         "run_folder", type=existing("run folder"), metavar="RUN", help="folder of a finished classification run"
     )
     export.add_argument(
-        "--format", choices=("torch", "onnx"), default="torch", help="torch: a torch.export program (default); onnx"
+        "--format",
+        choices=("torch", "onnx"),
+        help="torch: a torch.export program; onnx (default: by the ending of FILE, else torch)",
     )
     export.add_argument(
         "-o", "--out", type=a_path, metavar="FILE", help="file to write (model.pt2 or model.onnx in the run's folder)"

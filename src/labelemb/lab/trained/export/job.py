@@ -33,8 +33,12 @@ class Exported:
     """How the file is used, in Markdown."""
 
 
-def export_run(folder: Path, file_format: str, out: Path | None = None) -> Exported:
-    """Write the model of a finished run to a file (model.pt2 or model.onnx in its folder)."""
+def export_run(folder: Path, file_format: str | None = None, out: Path | None = None) -> Exported:
+    """Write the model of a finished run to a file (model.pt2 or model.onnx in its folder).
+
+    Without a format the ending of `out` says which; "torch" where it says nothing.
+    """
+    file_format = format_of(file_format, out)
     kind = FORMATS[file_format]
     trained = TrainedModel(folder)
     model = portable_model(trained)
@@ -54,6 +58,17 @@ def export_run(folder: Path, file_format: str, out: Path | None = None) -> Expor
         difference=difference,
         usage=describe_usage(kind, path.name, model.input_name),
     )
+
+
+def format_of(given: str | None, out: Path | None) -> str:
+    """The format of a file: the one given, or that of its ending; refuses an ending of another format."""
+    ending = "" if out is None else out.suffix.lower()
+    named = next((name for name, kind in FORMATS.items() if kind.suffix == ending), None)
+    if given is not None and named not in (None, given):
+        raise UserError(
+            f"{out} has the ending of --format {named}, but --format {given} writes {FORMATS[given].suffix}: change one"
+        )
+    return given or named or "torch"
 
 
 def check_answers(trained: TrainedModel, model: PortableModel, answers: Answers) -> float:
