@@ -70,6 +70,10 @@ def test_few_names_are_quoted_and_the_rest_is_counted() -> None:
     assert quote_few("abcdefg", limit=2) == "'a', 'b' and 5 more"
 
 
+def test_a_quoted_name_that_is_cut_says_so() -> None:
+    assert quote_few(["a" * 80, "b" * 81]) == f"'{'a' * 80}', '{'b' * 80}'…"
+
+
 def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
     assert did_you_mean("epoch", ["epochs", "lr"], prefix="train.") == "; did you mean 'train.epochs'?"
     assert did_you_mean("zzz", ["epochs", "lr"]) == ""

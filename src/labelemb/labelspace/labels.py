@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from labelemb.labelspace.errors import LabelSpaceError, UnknownLabelError
-from labelemb.support.wording import LONGEST_QUOTE, did_you_mean, quote_few
+from labelemb.support.wording import did_you_mean, quote, quote_few
 
 Label = str | SupportsIndex
 Labels = Iterable[Label] | Label | Tensor
@@ -36,7 +36,7 @@ class LabelIndex:
             if label in self._index_of:
                 return self._index_of[label]
             hint = did_you_mean(label, self.names, limit=3)
-            raise UnknownLabelError(f"unknown label {label[:LONGEST_QUOTE]!r} among {len(self)}{hint}")
+            raise UnknownLabelError(f"unknown label {quote(label)} among {len(self)}{hint}")
         if isinstance(label, bool):
             raise TypeError(f"a label is a name or an index, not {label}")
         try:

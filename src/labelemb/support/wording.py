@@ -63,10 +63,15 @@ def json_line(value: Any) -> str:
     return "".join(json.dumps(sign)[1:-1] if _unsafe(sign) else sign for sign in line)
 
 
+def quote(name: str) -> str:
+    """The name in quotes, and an ellipsis behind them if it is cut."""
+    return repr(name[:LONGEST_QUOTE]) + ("…" if len(name) > LONGEST_QUOTE else "")
+
+
 def quote_few(names: Iterable[str], limit: int = 5) -> str:
     """`'a', 'b' and 7 more`, for error messages."""
     listed = list(names)
-    text = ", ".join(repr(name[:LONGEST_QUOTE]) for name in listed[:limit])
+    text = ", ".join(map(quote, listed[:limit]))
     return text if len(listed) <= limit else f"{text} and {len(listed) - limit} more"
 
 
