@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from labelemb.findings import Audit, audit
+from labelemb.findings.table import Table, plain_text
 from labelemb.support.cells import defused
 from labelemb.support.errors import UserError
 from tests.helpers.noisy_labels import noisy_labels
@@ -46,6 +47,17 @@ def test_it_prints_as_tables_of_80_columns_without_control_characters(found: Aud
     )
     for title in titles:
         assert title in text
+
+
+def test_headings_are_cut_last() -> None:
+    cells = ["name " * 20, "12", "50.0", "other " * 20, "text " * 20, "yes"]
+    columns = ["label", "examples", "error %", "most confused with", "nearest label", "observed"]
+    _, heading, row = plain_text(Table("T", columns, [cells], 1), 5).splitlines()
+    assert all(column in heading for column in columns)
+    assert max(len(heading), len(row)) <= 80
+    assert row.count("…") == 3
+    wide = plain_text(Table("T", ["heading " * 4] * 4, [["x"] * 4], 1), 5)
+    assert max(map(len, wide.splitlines())) <= 80
 
 
 def test_a_notebook_shows_tables_with_reasons_in_which_nothing_runs(found: Audit) -> None:

@@ -90,13 +90,15 @@ def _is_number(cell: str) -> bool:
 
 
 def _fitting_widths(lines: Sequence[Sequence[str]], numeric: Sequence[bool]) -> list[int]:
-    """Widths that fit into WIDTH: the widest column of text is narrowed until the line fits."""
-    widths = [max(display_width(line[place]) for line in lines) for place in range(len(lines[0]))]
-    while sum(widths) + GAP * len(widths) > WIDTH:
-        widest = max((place for place in range(len(widths)) if not numeric[place]), key=lambda place: widths[place])
-        if widths[widest] <= NARROWEST:
-            break
-        widths[widest] -= 1
+    """Widths that fit into WIDTH: the widest column of text is narrowed until the line fits, headings last."""
+    widths = [max(map(display_width, cells)) for cells in zip(*lines, strict=True)]
+    headings = [max(NARROWEST, display_width(heading)) for heading in lines[0]]
+    for least in (headings, [NARROWEST] * len(widths)):
+        while sum(widths) + GAP * len(widths) > WIDTH:
+            wide = [place for place, width in enumerate(widths) if width > least[place] and not numeric[place]]
+            if not wide:
+                break
+            widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
 
 
