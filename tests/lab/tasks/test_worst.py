@@ -1,7 +1,9 @@
 """What a classifier gets wrong: the most confident errors, and a row for every label."""
 
 import base64
+import csv
 import io
+from pathlib import Path
 
 import torch
 from PIL import Image
@@ -11,6 +13,8 @@ from labelemb.lab.data import ImageExamples, TextInputs
 from labelemb.lab.tasks.label_rows import LabelRow, by_error, label_rows
 from labelemb.lab.tasks.records import Confusion
 from labelemb.lab.tasks.worst import worst_examples
+from labelemb.lab.trained.error_tables import show_errors, write_errors
+from labelemb.lab.trained.model import ModelErrors
 
 NAMES = ["a", "b", "c"]
 LOGITS = torch.tensor([[0.0, 2.0, 0.0], [3.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 4.0, 0.0]])
@@ -26,7 +30,21 @@ def test_errors_come_by_confidence_with_their_texts() -> None:
         (0, "a", "b", "one"),
     ]
     assert found[0].probability == float(LOGITS[3].double().softmax(-1)[1])
-    assert worst_examples(examples, LOGITS, NAMES, 9)[2].text == "three lines"
+    last = worst_examples(examples, LOGITS, NAMES, 9)[2]
+    assert (last.text, last.shortened().text) == ("three\nlines", "three lines")
+
+
+def test_the_csv_has_the_whole_text_as_it_was(tmp_path: Path) -> None:
+    text = "many words, \x1b[31mred " * 50
+    examples = TextInputs(1, ["one"]).encode([text] * 4, TARGETS)
+    examples.texts = [text] * 4
+    errors = ModelErrors(worst_examples(examples, LOGITS, NAMES, 2), [])
+    file, _ = write_errors(errors, tmp_path)
+    with file.open(encoding="utf-8-sig", newline="") as rows:
+        assert [row["text"] for row in csv.DictReader(rows)] == [text] * 2
+    printed = show_errors(errors, 2)
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "\x1b" not in printed
 
 
 def test_errors_of_images_have_small_pictures() -> None:

@@ -129,7 +129,7 @@ class Classification(Task):
         scores = with_prefix(score(logits, targets, temperature), "test_", unprefixed=("temperature",))
         diagram = reliability(logits, targets).to_bins()
         worst = worst_examples(test, logits / (temperature or 1.0), model.label_names, KEPT)
-        files: dict[str, Any] = {FILE: [to_json(example) for example in worst]}
+        files: dict[str, Any] = {FILE: [to_json(example.shortened()) for example in worst]}
         if len(model.label_names) <= MOST_CONFUSION_LABELS:
             files["confusion.json"] = to_json(_confusion(model, logits, targets))
         return FinalScores({**scores, **fields, "reliability": diagram}, files)

@@ -15,6 +15,7 @@ KEPT = 50
 """Examples that a run keeps for its report."""
 LARGEST_SIDE = 48
 LONGEST_TEXT = 500
+"""Characters of a text that a run keeps for its report."""
 
 
 class WorstExample(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -28,9 +29,13 @@ class WorstExample(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of the predicted label, calibrated where there was a dev set."""
     label_probability: float
     text: str = ""
-    """One line, cut; empty for images."""
+    """Empty for images."""
     picture: str = ""
     """A small PNG in base64; empty for texts."""
+
+    def shortened(self) -> "WorstExample":
+        """With a text of one line that is not too long for a page."""
+        return msgspec.structs.replace(self, text=shorten(self.text, LONGEST_TEXT))
 
 
 def worst_examples(examples: Examples, logits: Tensor, names: list[str], count: int) -> list[WorstExample]:
@@ -48,7 +53,7 @@ def worst_examples(examples: Examples, logits: Tensor, names: list[str], count: 
             predicted=names[int(predicted[row])],
             probability=float(confidence[row]),
             label_probability=float(own[row]),
-            text="" if shown.texts is None else shorten(shown.texts[row], LONGEST_TEXT),
+            text="" if shown.texts is None else shown.texts[row],
             picture=_picture(shown, row),
         )
         for row in order.tolist()
