@@ -14,6 +14,7 @@ import labelemb
 from labelemb import LabelSpace
 from labelemb.lab.cli import main
 from labelemb.lab.recipes.recipe import recipe_names, recipe_text
+from labelemb.lab.report.labels import describe
 from tests.helpers.command import SMALL, Capture, error_line
 from tests.helpers.tiny_data import text_rows, write_csv
 
@@ -249,3 +250,23 @@ def test_nearest_says_where_too_little_was_learned(contrast: float, tmp_path: Pa
     LabelSpace.from_matrix(logits + logits.T, kind="logit").save(tmp_path / "space.safetensors")
     assert main(["nearest", str(tmp_path / "space.safetensors"), "8"]) == 0
     assert ("too little was learned" in capsys.readouterr().out) == (contrast < 1)
+
+
+@pytest.mark.parametrize("preferred", [0.0, 1.0])
+def test_labels_that_differ_only_in_what_they_keep_for_themselves_were_learned_too_little(
+    preferred: float, tmp_path: Path, capsys: Capture
+) -> None:
+    logits = torch.diag(torch.linspace(0.3, 2.0, 8))
+    logits[2, 5] = logits[5, 2] = preferred
+    space = LabelSpace.from_matrix(logits, kind="logit")
+    space.save(tmp_path / "space.safetensors")
+    assert main(["nearest", str(tmp_path / "space.safetensors"), "2"]) == 0
+    assert ("too little was learned" in capsys.readouterr().out) == (preferred == 0)
+    assert (describe(space)["alike"] is None) == (preferred > 0)
+
+
+def test_three_pairs_that_list_only_each_other_stand_out() -> None:
+    rows = torch.tensor([[0.6, 0.4], [0.7, 0.3], [0.9, 0.1]]).repeat_interleave(2, dim=0)
+    partners = torch.tensor([[0, 1], [1, 0], [2, 3], [3, 2], [4, 5], [5, 4]])
+    matrix = torch.zeros(6, 6).scatter_(1, partners, rows)
+    assert describe(LabelSpace.from_matrix(matrix, kind="probability"))["alike"] is None

@@ -116,7 +116,7 @@ def _nearest(options: argparse.Namespace) -> int:
     else:
         print(*nearest.values(), sep="\n")
         if _hardly_differ(space):
-            print("(all pairs of labels are about equally alike: too little was learned to tell them apart)")
+            print("(no pair of labels stands out: too little was learned to tell them apart)")
     return 0
 
 

@@ -23,6 +23,8 @@ MOST_NUMBERS = 1_200_000
 PAIRS = 30
 SHOWN_CONTRAST, MEDIAN_CONTRAST = 1.15, 1.5
 """The largest likeness over the last one shown and over the median of all pairs: below both no pair stands out."""
+ROW_CONTRAST = 1.15
+"""The largest over the least similarity of a label: no pair stands out either where no label is above it."""
 FEWEST_PAIRS = 3
 """To compare likenesses with each other."""
 
@@ -100,11 +102,23 @@ def first_pairs(found: PairArrays, shown: int) -> list[list[float]]:
 
 
 def likeness_range(found: PairArrays, shown: int) -> list[float] | None:
-    """The least and the largest likeness shown where all pairs are about equally alike: too little was learned."""
+    """The least and the largest likeness shown where no pair stands out: too little was learned."""
     likeness = found.likeness
     if len(likeness) < FEWEST_PAIRS:
         return None
     largest, last = float(likeness[0]), float(likeness[:shown][-1])
-    if largest > SHOWN_CONTRAST * last or largest > MEDIAN_CONTRAST * float(np.median(likeness)):
-        return None
-    return [last, largest]
+    differ = largest > SHOWN_CONTRAST * last or largest > MEDIAN_CONTRAST * float(np.median(likeness))
+    return None if differ and _prefer_some(found) else [last, largest]
+
+
+def _prefer_some(found: PairArrays) -> bool:
+    """Whether any label resembles some labels more than others, or a single one.
+
+    Else likenesses differ only by what each label keeps for itself, which says nothing about pairs.
+    """
+    labels = np.concatenate([found.first, found.second])
+    similarities = np.concatenate([found.forward, found.backward])
+    largest, least = np.zeros(labels.max() + 1), np.full(labels.max() + 1, np.inf)
+    np.maximum.at(largest, labels, similarities)
+    np.minimum.at(least, labels, similarities)
+    return bool(((largest > ROW_CONTRAST * least) | (np.bincount(labels) == 1)).any())
