@@ -23,7 +23,7 @@ from tests.helpers.tiny_data import text_rows, write_csv
     ("arguments", "message"),
     [
         ((), "the following arguments are required: VERB"),
-        (("trian", "digits"), "invalid choice: 'trian'"),
+        (("trian", "digits"), "; did you mean 'train'?"),
         (("compare", "digts"), "unknown recipe 'digts'; did you mean 'digits'"),
         (("compare", "digits", "--methods", "plane"), "unknown method 'plane'; did you mean 'plain'"),
         (("compare", "digits", "--methods", "label-embedding@taw=1"), "unknown option 'taw=1'"),

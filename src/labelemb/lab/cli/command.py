@@ -5,13 +5,14 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from labelemb.lab.cli import audit, card, catalogue, choosing, export, labels, report, trained, training, translation
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import INTERRUPTED, Interrupted
 from labelemb.support.terminal import escaped_output
 from labelemb.support.version import __version__
+from labelemb.support.wording import did_you_mean
 
 USER_ERROR = 2
 LAB_PACKAGES = ("lightning_fabric", "matplotlib", "PIL", "pooch", "scipy", "sklearn", "tqdm")
@@ -65,6 +66,14 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see `{self.prog} --help`)")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Suggests the nearest verb, or the nearest value of an option, for one that does not exist."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            near = did_you_mean(str(value), [str(choice) for choice in action.choices or ()])
+            raise argparse.ArgumentError(action, error.message + near) from None
 
 
 def build_parser() -> argparse.ArgumentParser:
