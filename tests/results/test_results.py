@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import audit_trained
+from benchmarks import audit_trained, schedules
 from labelemb.lab.comparison.summary import read_results
 from labelemb.lab.comparison.tables import markdown, render, tables
 from labelemb.lab.methods.method import parse_method
@@ -17,10 +17,15 @@ from tests.helpers.pages import ROOT, text_of
 
 RESULTS = ROOT / "results"
 KEPT = sorted(file.parent.name for file in RESULTS.glob("*/summary.json"))
-SHOWN = ("mnist-mlp", "clinc150", "clinc150-10", "mnist-cnn-bf16")
+SHOWN = (
+    *("mnist-mlp", "clinc150", "clinc150-10", "clinc150-10-vectors", "mnist-cnn-bf16"),
+    *("cifar10-few", "cifar100-few", "cifar100-pretrained"),
+)
 """Comparisons whose tables stand in results/README.md as the command prints them."""
 AUDITS = ("audit-clinc150", "audit-mnist")
 """Measurements of `benchmarks/audit_trained.py`, whose tables stand there too."""
+SCHEDULES = ("schedules-clinc150-10", "schedules-clinc150")
+"""Measurements of `benchmarks/schedules.py`."""
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -64,6 +69,13 @@ def test_the_page_of_results_shows_the_rows_of_the_tables(name: str) -> None:
     for table in tables(summary):
         lines = [line for line in markdown(table.header, table.rows).splitlines() if "| reused-labels" not in line]
         assert not [line for line in lines if line not in shown]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_page_of_results_shows_the_kept_scores_of_the_schedules(name: str) -> None:
+    shown = set(text_of("results/README.md").splitlines())
+    lines = schedules.table(schedules.read_scores(RESULTS / "runs" / name)).splitlines()
+    assert not [line for line in lines if line not in shown]
 
 
 @pytest.mark.parametrize("name", AUDITS)
