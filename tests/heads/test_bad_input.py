@@ -291,6 +291,16 @@ def test_zero_weights_for_all_rows_give_zero(impl: str) -> None:
         (LABELS, {"sample_weight": 2.0}, "sample_weight is 2.0, .* tensor"),
         (LABELS, {"progress": "half"}, "progress is 'half', .* number"),
         (LABELS, {"num_items": "3"}, "num_items is '3', .* number"),
+        (np.array([0, 1]), {}, r"targets is array\(\[0, 1\]\), .* tensor"),
+        (LABELS > 0, {}, "targets are torch.bool, .* integer labels"),
+        (LABELS + 0j, {}, "targets are torch.complex64, .* integer labels"),
+        (LABELS, {"sample_weight": LABELS + 0j}, "sample_weight is torch.complex64, .* real"),
+        (LABELS, {"observed_hidden": HIDDEN.numpy()}, "observed_hidden is array.* tensor"),
+        (LABELS, {"observed_hidden": HIDDEN.long()}, "observed_hidden is torch.int64, .* floating point"),
+        (LABELS, {"progress": [0.5]}, r"progress is \[0.5\], .* number"),
+        (LABELS, {"progress": torch.zeros(2)}, r"progress is tensor\(\[0., 0.\]\), .* number"),
+        (LABELS, {"num_items": [3]}, r"num_items is \[3\], .* number"),
+        (LABELS, {"num_items": torch.tensor([3, 3])}, r"num_items is tensor\(\[3, 3\]\), .* number"),
     ],
 )
 def test_an_argument_of_a_wrong_type_is_an_error_that_quotes_it(
@@ -299,6 +309,23 @@ def test_an_argument_of_a_wrong_type_is_an_error_that_quotes_it(
     for head in heads():
         with pytest.raises(TypeError, match=said):
             head(HIDDEN, targets, **keywords)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "said"),
+    [
+        (HIDDEN.tolist(), r"hidden is \[\[0.0, 0.0, 0.0\], .* tensor"),
+        (HIDDEN.numpy(), "hidden is array.* tensor"),
+        (None, "hidden is None, .* tensor"),
+        (HIDDEN.long(), r"hidden is torch.int64, .* floating point: pass hidden.float\(\)"),
+        (HIDDEN + 0j, "hidden is torch.complex64, .* floating point"),
+    ],
+)
+def test_hidden_states_are_floating_point_tensors(hidden: Any, said: str) -> None:
+    for head in heads():
+        for targets in (None, LABELS):
+            with pytest.raises(TypeError, match=said):
+                head(hidden, targets)
 
 
 @pytest.mark.parametrize(
