@@ -279,11 +279,19 @@ def _checked_soft_targets(targets: Tensor, dtype: torch.dtype) -> Tensor:
 def _divisor(weights: Tensor, unweighted: bool, num_items: int | float | Tensor | None) -> Tensor:
     if num_items is None and unweighted:
         return weights.new_full((), len(weights))
-    if num_items is None:
-        total = weights.sum()
-    else:
-        require_number("num_items", num_items, "above 0")
-        if not isinstance(num_items, Tensor) and not 0 < num_items < math.inf:
-            raise ValueError(f"num_items is {num_items}, but must be above 0")
-        total = num_items.to(weights) if isinstance(num_items, Tensor) else weights.new_full((), num_items)
+    total = weights.sum() if num_items is None else _read_num_items(num_items, weights)
     return total.clamp_min(torch.finfo(total.dtype).tiny)
+
+
+def _read_num_items(num_items: int | float | Tensor, weights: Tensor) -> Tensor:
+    require_number("num_items", num_items, "above 0")
+    if not isinstance(num_items, Tensor):
+        if not 0 < num_items < math.inf:
+            raise ValueError(f"num_items is {num_items}, but must be above 0")
+        return weights.new_full((), num_items)
+    if can_look_at(num_items) and can_look_at(weights):
+        value = num_items.item()
+        # a count of the valid rows is 0 where there are none, and so is their loss
+        if not 0 < value < math.inf and not (value == 0 and not bool(weights.any())):
+            raise ValueError(f"num_items is {value}, but must be above 0")
+    return num_items.detach().reshape(()).to(weights)
