@@ -138,3 +138,18 @@ def test_a_whole_model_can_be_pickled() -> None:
     other = pickle.loads(pickle.dumps(model))
     assert isinstance(other[2], LabelEmbeddingHead)
     assert train(other, other) == train(model, model)
+
+
+def parametrized_observer_gradients(impl: Any) -> dict[str, Tensor | None]:
+    torch.manual_seed(0)
+    head = LabelEmbeddingHead(6, 5, impl=impl)
+    nn.utils.parametrizations.weight_norm(head.observer)
+    head(X, Y).loss.backward()
+    return {name: parameter.grad for name, parameter in head.named_parameters()}
+
+
+@pytest.mark.parametrize("impl", ["auto", "chunked"])
+def test_an_observer_that_computes_its_weights_is_trained(impl: str) -> None:
+    expected, found = parametrized_observer_gradients("autograd"), parametrized_observer_gradients(impl)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, msg=lambda m, n=name: f"{n}: {m}")
