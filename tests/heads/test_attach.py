@@ -363,6 +363,13 @@ def test_a_model_that_changes_its_logits_in_place_is_refused_at_every_call_with_
             model(X, targets=Y)
 
 
+def test_a_compiled_model_that_changes_its_logits_in_place_is_refused() -> None:
+    model = attach(Behind(CHANGES_IN_PLACE["auto"]), "fc")
+    torch.compiler.reset()
+    with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
+        torch.compile(model, backend="eager")(X, targets=Y)
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_targets_may_be_given_in_inference_mode(compiled: bool) -> None:
     model = attach(plain_model(), "fc").eval()

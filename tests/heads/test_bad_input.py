@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,7 +12,6 @@ from labelemb import (
     CompressedEmbedding,
     ConfidencePenaltyHead,
     DenseEmbedding,
-    Head,
     LabelEmbeddingHead,
     LabelSpace,
     Objective,
@@ -21,29 +19,14 @@ from labelemb import (
     PlainHead,
     RunningEmbedding,
     TeacherFreeHead,
-    label_embedding_loss,
 )
+from tests.helpers.all_heads import HIDDEN, LABELS, heads
 from tests.helpers.comparison import Case
 
 IMPLEMENTATIONS = ["autograd", "chunked"]
 WAYS = [("autograd", None), ("chunked", None), ("chunked", 2)]
 """Implementations with their chunk sizes."""
 EMBEDDINGS = ["dense", "compressed", "compressed-bias", "running", "fixed"]
-HIDDEN = torch.zeros(2, 3)
-LABELS = torch.tensor([0, 1])
-
-
-def heads() -> list[Head]:
-    """One of each kind, 3 features and 4 labels."""
-    return [
-        LabelEmbeddingHead(3, 4, impl="autograd"),
-        LabelEmbeddingHead(3, 4, impl="chunked"),
-        LabelEmbeddingHead(3, 4, embedding="compressed", rank=2, impl="chunked"),
-        PlainHead(3, 4),
-        OnlineSmoothingHead(3, 4, rows_per_epoch=10),
-        ConfidencePenaltyHead(3, 4),
-        TeacherFreeHead(3, 4),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -65,6 +48,9 @@ def heads() -> list[Head]:
         (HIDDEN, LABELS, {"sample_weight": torch.tensor([float("nan"), 1.0])}, "nan"),
         (HIDDEN, LABELS, {"observed_hidden": torch.zeros(2, 4)}, "4"),
         (HIDDEN, LABELS, {"num_items": 0}, "0"),
+        (HIDDEN, LABELS, {"num_items": torch.tensor(0)}, "0"),
+        (HIDDEN, LABELS, {"num_items": torch.tensor(-1.0)}, "-1"),
+        (HIDDEN, LABELS, {"num_items": torch.tensor(float("nan"))}, "nan"),
         (HIDDEN, LABELS, {"reduction": "average"}, "average"),
     ],
 )
@@ -117,6 +103,9 @@ def test_a_bad_call_is_an_error_that_quotes_the_value(
         (lambda: Objective(mass_floor=1.5), "1.5"),
         (lambda: PlainHead(3, 4, label_smoothing=1.5), "1.5"),
         (lambda: OnlineSmoothingHead(3, 4, rows_per_epoch=0), "0"),
+        (lambda: OnlineSmoothingHead(3, 4, rows_per_epoch=float("nan")), "nan"),
+        (lambda: RunningEmbedding(4, rows_per_epoch=float("nan")), "nan"),
+        (lambda: ConfidencePenaltyHead(3, 4, penalty=float("inf")), "inf"),
         (lambda: ConfidencePenaltyHead(3, 4, penalty=-0.1), "-0.1"),
         (lambda: TeacherFreeHead(3, 4, correct_probability=1.5), "1.5"),
         (lambda: TeacherFreeHead(3, 4, temperature=0.0), "0.0"),
@@ -171,6 +160,19 @@ def test_no_valid_row_gives_zero_loss_and_zero_gradients(index: int, targets: Te
     for name, parameter in head.named_parameters():
         assert parameter.grad is None or float(parameter.grad.abs().sum()) == 0.0, name
     assert hidden.grad is None or float(hidden.grad.abs().sum()) == 0.0
+
+
+def test_a_count_of_no_valid_rows_may_divide_their_loss() -> None:
+    for head in heads():
+        assert head(HIDDEN, torch.full((2,), -100), num_items=torch.tensor(0)).loss.item() == 0.0
+
+
+def test_num_items_may_be_a_tensor_of_one_entry() -> None:
+    for head in heads():
+        head.eval()
+        torch.testing.assert_close(
+            head(HIDDEN, LABELS, num_items=torch.tensor([3])).loss, head(HIDDEN, LABELS, num_items=3).loss
+        )
 
 
 @pytest.mark.parametrize("embedding", ["dense", "running"])
@@ -280,43 +282,3 @@ def test_zero_weights_for_all_rows_give_zero(impl: str) -> None:
     hidden, targets, _ = case.inputs()
     output = case.head()(hidden, targets, sample_weight=torch.zeros(len(targets)))
     assert output.loss.item() == 0.0
-
-
-@pytest.mark.parametrize(
-    ("targets", "keywords", "said"),
-    [
-        ([0, 1], {}, r"targets is \[0, 1\], .* tensor"),
-        (1, {}, "targets is 1, .* tensor"),
-        (LABELS, {"sample_weight": [1.0, 2.0]}, r"sample_weight is \[1.0, 2.0\], .* tensor"),
-        (LABELS, {"sample_weight": 2.0}, "sample_weight is 2.0, .* tensor"),
-        (LABELS, {"progress": "half"}, "progress is 'half', .* number"),
-        (LABELS, {"num_items": "3"}, "num_items is '3', .* number"),
-    ],
-)
-def test_an_argument_of_a_wrong_type_is_an_error_that_quotes_it(
-    targets: Any, keywords: dict[str, Any], said: str
-) -> None:
-    for head in heads():
-        with pytest.raises(TypeError, match=said):
-            head(HIDDEN, targets, **keywords)
-
-
-@pytest.mark.parametrize(
-    ("objective", "said"), [("paper", "objective is 'paper'"), (Objective.paper, r"objective is Objective\.paper,")]
-)
-def test_what_is_no_objective_is_an_error_that_says_what_to_pass(objective: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=rf"{said}.* Objective\.paper\(\)"):
-        LabelEmbeddingHead(3, 4, objective=objective)
-    with pytest.raises(TypeError, match=said):
-        label_embedding_loss(HIDDEN, HIDDEN, HIDDEN, LABELS, objective)
-
-
-def test_a_text_for_prior_rows_is_an_error_that_quotes_it() -> None:
-    with pytest.raises(TypeError, match="prior_rows is 'many'"):
-        LabelEmbeddingHead(3, 4, embedding="running", prior_rows="many")  # type: ignore[arg-type]
-
-
-def test_numbers_of_numpy_say_when_the_soft_term_starts() -> None:
-    assert Objective(soft_start=np.int64(5)) == Objective(soft_start=5)  # type: ignore[arg-type]
-    assert isinstance(Objective(soft_start=np.int64(5)).soft_start, int)  # type: ignore[arg-type]
-    assert Objective(soft_start=np.float32(0.5)) == Objective(soft_start=0.5)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -138,3 +139,43 @@ def test_a_whole_model_can_be_pickled() -> None:
     other = pickle.loads(pickle.dumps(model))
     assert isinstance(other[2], LabelEmbeddingHead)
     assert train(other, other) == train(model, model)
+
+
+def parametrized_observer_gradients(impl: Any) -> dict[str, Tensor | None]:
+    torch.manual_seed(0)
+    head = LabelEmbeddingHead(6, 5, impl=impl)
+    nn.utils.parametrizations.weight_norm(head.observer)
+    head(X, Y).loss.backward()
+    return {name: parameter.grad for name, parameter in head.named_parameters()}
+
+
+@pytest.mark.parametrize("impl", ["auto", "chunked"])
+def test_an_observer_that_computes_its_weights_is_trained(impl: str) -> None:
+    expected, found = parametrized_observer_gradients("autograd"), parametrized_observer_gradients(impl)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def replica(module: nn.Module) -> nn.Module:
+    """What `nn.DataParallel` calls on each device, made as torch's `replicate` does, which needs GPUs."""
+    copied: Any = module._replicate_for_data_parallel()  # type: ignore[operator]
+    copied._former_parameters = {}
+    for name, parameter in module._parameters.items():
+        value = None if parameter is None else parameter.clone()
+        setattr(copied, name, value)
+        if value is not None:
+            copied._former_parameters[name] = value
+    copied._modules = {name: child and replica(child) for name, child in module._modules.items()}
+    return copied
+
+
+@pytest.mark.parametrize("impl", ["auto", "autograd", "chunked"])
+@pytest.mark.parametrize("name", ["dense", "compressed"])
+def test_replicas_of_data_parallel_train_the_head(name: str, impl: Any) -> None:
+    torch.manual_seed(0)
+    head = LabelEmbeddingHead(6, 5, **OPTIONS[name], impl=impl)
+    same = copy.deepcopy(head)
+    replica(head)(X, Y).loss.backward()
+    same(X, Y).loss.backward()
+    for (part, parameter), other in zip(head.named_parameters(), same.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, other.grad, msg=lambda m, n=part: f"{n}: {m}")

@@ -69,7 +69,8 @@ class LabelEmbedding(nn.Module):
 
     def trained_tensors(self) -> dict[str, Tensor]:
         """What `learn_from` finds gradients of, by name."""
-        return dict(self.named_parameters())
+        # the replicas of nn.DataParallel have plain tensors in place of parameters
+        return dict(self.named_parameters()) or dict(getattr(self, "_former_parameters", {}))
 
     def begin(self, rows: Tensor) -> None:
         """Start of a batch with so many valid rows."""
@@ -127,4 +128,4 @@ class LabelEmbedding(nn.Module):
         return f"num_labels={self.num_labels}"
 
     def _device(self) -> torch.device:
-        return next(iter([*self.parameters(), *self.buffers()])).device
+        return next(iter([*self.trained_tensors().values(), *self.buffers()])).device

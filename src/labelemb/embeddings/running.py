@@ -49,7 +49,7 @@ class RunningEmbedding(LabelEmbedding):
         prior_rows: float | None = None,
     ) -> None:
         super().__init__(num_labels)
-        if rows_per_epoch is not None and rows_per_epoch < 1:
+        if rows_per_epoch is not None and not rows_per_epoch >= 1:
             raise ValueError(f"rows_per_epoch is {rows_per_epoch}, but must be 1 or more")
         if top_k is None and 4 * num_labels**2 > TABLE_LIMIT_BYTES:
             top_k = DEFAULT_TOP_K

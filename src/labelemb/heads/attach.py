@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from labelemb.heads.base import Head, HeadOutput
 from labelemb.heads.label_embedding import LabelEmbeddingHead
-from labelemb.support.tensors import times_changed
+from labelemb.support.tensors import times_changed, without_changes
 from labelemb.support.wording import closest
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -42,7 +42,7 @@ def attach(model: Model, layer: str | None = None, head: Head | None = None, **o
 
     The output of the layer must be the output of the model. A model that changes it (scales it, adds another layer's
     output, puts it into a tuple) is refused at the first call with targets. So is a call after the layer was replaced.
-    A change in place is noticed where the model is not compiled.
+    In a compiled model it is torch that refuses a change in place, in calls with gradients.
 
     A state dict of the model from before `attach` still loads: the layer's weights go to the predictor, the observer
     starts as its copy, and the embedding stays as it is. `predictor_only` gives the way back.
@@ -250,6 +250,7 @@ class _Attachment:
         if self._handed_on is None:  # the head never had all logits: the right shape, without memory
             hidden: Tensor = args[0]
             self._handed_on = hidden.new_zeros(()).expand(*hidden.shape[:-1], head.num_labels)
+        self._handed_on = without_changes(self._handed_on)
         self._times_changed = times_changed(self._handed_on)
         return self._handed_on
 

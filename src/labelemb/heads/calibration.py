@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from labelemb.losses.batch import checked_labels
+from labelemb.support.arguments import require_floats, require_tensor
 from labelemb.support.tensors import widened
 
 LOWEST, HIGHEST = 1e-3, 1e3
@@ -43,7 +44,9 @@ def fit_temperature(logits: Tensor, targets: Tensor, *, ignore_index: int = -100
     the largest logit, no temperature would be low enough: one row more is then counted in, in which another label is
     right.
     """
-    if logits.shape[:-1] != targets.shape or targets.is_floating_point():
+    require_floats("logits", logits)
+    require_tensor("targets", targets)
+    if logits.ndim == 0 or logits.shape[:-1] != targets.shape or targets.is_floating_point():
         raise ValueError(
             f"logits have shape {tuple(logits.shape)} and targets {tuple(targets.shape)} ({targets.dtype}), but "
             f"(..., labels) and integer (...) are needed"

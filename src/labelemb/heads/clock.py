@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from labelemb.losses.batch import can_look_at
+from labelemb.support.arguments import require_share
 
 
 class Moment(NamedTuple):
@@ -49,10 +50,8 @@ class Clock:
 
     def read(self, given: float | None, updates: Tensor | None, training: bool) -> Moment:
         """The moment of a call that says `given`, or of the counted training calls."""
-        if isinstance(given, str):
-            raise TypeError(f"progress is {given!r}, but must be a number in [0, 1]")
-        if given is not None and not 0 <= given <= 1:
-            raise ValueError(f"progress is {given}, but must be in [0, 1]")
+        if given is not None:
+            require_share("progress", given)
         if not self.has_schedule:
             return Moment(given, True)
         step = None if updates is None else (int(updates) if can_look_at(updates) else updates)

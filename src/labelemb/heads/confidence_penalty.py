@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -26,8 +28,8 @@ class ConfidencePenaltyHead(LogitHead):
         ignore_index: int = -100,
     ) -> None:
         super().__init__(in_features, num_labels, bias=bias, weight=weight, ignore_index=ignore_index)
-        if not penalty >= 0:
-            raise ValueError(f"penalty is {penalty}, but must be 0 or more")
+        if not 0 <= penalty < math.inf:
+            raise ValueError(f"penalty is {penalty}, but must be finite and 0 or more")
         self.penalty = self.soft_weight = penalty
 
     def _soft_rows(self, logits: Tensor, batch: Batch) -> Tensor:

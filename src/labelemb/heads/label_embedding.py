@@ -144,7 +144,8 @@ class LabelEmbeddingHead(Head):
 
     def parts(self) -> Parts:
         """What the loss works with."""
-        return Parts(computed(self.predictor), self.observer, self.embedding, self.objective)
+        observer = None if self.observer is None else computed(self.observer)
+        return Parts(computed(self.predictor), observer, self.embedding, self.objective)
 
     def _observing(self) -> Callable[[Tensor], Tensor]:
         observer = self.observer

@@ -51,7 +51,7 @@ class OnlineSmoothingHead(LogitHead):
     ) -> None:
         clock = Clock(mass_floor, total_steps=total_steps)
         super().__init__(in_features, num_labels, bias=bias, weight=weight, ignore_index=ignore_index, clock=clock)
-        if rows_per_epoch < 1:
+        if not rows_per_epoch >= 1:
             raise ValueError(f"rows_per_epoch is {rows_per_epoch}, but must be 1 or more")
         if not 0 <= first_smoothing <= 1:
             raise ValueError(f"first_smoothing is {first_smoothing}, but must be in [0, 1]")

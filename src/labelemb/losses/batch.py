@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from labelemb.losses.terms import largest_at
+from labelemb.support.arguments import require_floats, require_integers, require_number, require_tensor
 from labelemb.support.tensors import is_transformed
-from labelemb.support.wording import shorten
 
 MAY_LOOK = True
 """False: values on the CPU are treated as if they were on a device for which one would have to wait. For tests."""
@@ -109,20 +109,22 @@ class Targets(NamedTuple):
 
 def read_batch(hidden: Tensor, targets: Tensor, rules: LabelRules, options: CallOptions) -> Batch:
     """Check a head's call and flatten it."""
-    _require_tensor("targets", targets)
-    _require_tensor("sample_weight", options.sample_weight)
+    require_floats("hidden", hidden)
+    require_tensor("targets", targets)
     if hidden.ndim == 0 or hidden.shape[-1] != rules.in_features:
         raise ValueError(f"hidden has shape {tuple(hidden.shape)}, but its last size must be {rules.in_features}")
     shape, observed_hidden = hidden.shape[:-1], options.observed_hidden
-    if observed_hidden is not None and observed_hidden.shape != hidden.shape:
-        raise ValueError(
-            f"observed_hidden has shape {tuple(observed_hidden.shape)}, but hidden has {tuple(hidden.shape)}"
-        )
+    if observed_hidden is not None:
+        require_floats("observed_hidden", observed_hidden)
+        if observed_hidden.shape != hidden.shape:
+            raise ValueError(
+                f"observed_hidden has shape {tuple(observed_hidden.shape)}, but hidden has {tuple(hidden.shape)}"
+            )
     labels, soft, pairs, valid, all_valid = _read_targets(targets, shape, rules)
     unweighted = all_valid and labels is not None and options.sample_weight is None and rules.label_weight is None
     row_weights = valid.new_ones(len(valid), dtype=rules.dtype) if all_valid else valid.to(rules.dtype)
     if options.sample_weight is not None:
-        row_weights = row_weights * _read_sample_weight(options.sample_weight, shape, rules.dtype)
+        row_weights = row_weights * checked_sample_weight(options.sample_weight, shape, rules.dtype)
     if pairs is not None:
         pairs = pairs * row_weights.unsqueeze(-1)
         weights = pairs.sum(-1)
@@ -169,11 +171,6 @@ def zeros_where_ignored(rows: Tensor, valid: Tensor) -> Tensor:
     return rows.masked_fill(~valid.unsqueeze(-1), 0)
 
 
-def _require_tensor(name: str, value: object) -> None:
-    if value is not None and not isinstance(value, Tensor):
-        raise TypeError(f"{name} is {shorten(repr(value), 60)}, but must be a tensor: pass torch.as_tensor({name})")
-
-
 def _rows_of(hidden: Tensor) -> Tensor:
     return hidden if hidden.ndim == 2 else hidden.reshape(-1, hidden.shape[-1])
 
@@ -197,8 +194,7 @@ class CheckedLabels(NamedTuple):
 
 def checked_labels(targets: Tensor, num_labels: int, ignore_index: int) -> CheckedLabels:
     """Integer targets as labels, and which are valid. Their range is checked on the CPU."""
-    if targets.is_floating_point() or targets.dtype is torch.bool or targets.is_complex():
-        raise TypeError(f"targets are {targets.dtype}, but must be integer labels")
+    require_integers("targets", targets)
     labels = targets.long()
     may_look = can_look_at(labels)
     if may_look and not 0 <= ignore_index < num_labels and _out_of_range(labels, num_labels) is None:
@@ -219,6 +215,19 @@ def checked_weight(weight: Tensor, num_labels: int) -> Tensor:
     if not bool(((weight >= 0) & weight.isfinite()).all()):
         raise ValueError("weight has a negative or non-finite entry, but label weights must be finite and 0 or more")
     return weight
+
+
+def checked_sample_weight(sample_weight: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+    """The weight of each row, (rows,)."""
+    require_tensor("sample_weight", sample_weight)
+    if sample_weight.is_complex():
+        raise TypeError(f"sample_weight is {sample_weight.dtype}, but must be real numbers")
+    if sample_weight.shape != shape:
+        raise ValueError(f"sample_weight has shape {tuple(sample_weight.shape)}, but targets have {tuple(shape)}")
+    weights = sample_weight.detach().reshape(-1).to(dtype)
+    if can_look_at(weights) and not bool((usable := (weights >= 0) & weights.isfinite()).all()):
+        raise ValueError(f"a sample_weight is {weights[~usable][0].item():g}, but must be finite and 0 or more")
+    return weights
 
 
 def can_look_at(values: Tensor) -> bool:
@@ -267,24 +276,22 @@ def _checked_soft_targets(targets: Tensor, dtype: torch.dtype) -> Tensor:
     return soft
 
 
-def _read_sample_weight(sample_weight: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
-    if sample_weight.shape != shape:
-        raise ValueError(f"sample_weight has shape {tuple(sample_weight.shape)}, but targets have {tuple(shape)}")
-    weights = sample_weight.detach().reshape(-1).to(dtype)
-    if can_look_at(weights) and not bool((usable := (weights >= 0) & weights.isfinite()).all()):
-        raise ValueError(f"a sample_weight is {weights[~usable][0].item():g}, but must be finite and 0 or more")
-    return weights
-
-
 def _divisor(weights: Tensor, unweighted: bool, num_items: int | float | Tensor | None) -> Tensor:
     if num_items is None and unweighted:
         return weights.new_full((), len(weights))
-    if isinstance(num_items, str):
-        raise TypeError(f"num_items is {num_items!r}, but must be a number above 0")
-    if not isinstance(num_items, Tensor | None) and not 0 < num_items < math.inf:
-        raise ValueError(f"num_items is {num_items}, but must be above 0")
-    if num_items is None:
-        total = weights.sum()
-    else:
-        total = num_items.to(weights) if isinstance(num_items, Tensor) else weights.new_full((), num_items)
+    total = weights.sum() if num_items is None else _read_num_items(num_items, weights)
     return total.clamp_min(torch.finfo(total.dtype).tiny)
+
+
+def _read_num_items(num_items: int | float | Tensor, weights: Tensor) -> Tensor:
+    require_number("num_items", num_items, "above 0")
+    if not isinstance(num_items, Tensor):
+        if not 0 < num_items < math.inf:
+            raise ValueError(f"num_items is {num_items}, but must be above 0")
+        return weights.new_full((), num_items)
+    if can_look_at(num_items) and can_look_at(weights):
+        value = num_items.item()
+        # a count of the valid rows is 0 where there are none, and so is their loss
+        if not 0 < value < math.inf and not (value == 0 and not bool(weights.any())):
+            raise ValueError(f"num_items is {value}, but must be above 0")
+    return num_items.detach().reshape(()).to(weights)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from labelemb.embeddings.base import LabelEmbedding
 from labelemb.losses.objective import Objective
+from labelemb.support.arguments import require_floats
 
 
 class LinearLayer(Protocol):
@@ -43,6 +44,7 @@ def apply_linear(layer: LinearLayer, hidden: Tensor) -> Tensor:
 
 def in_precision_of(layer: LinearLayer, hidden: Tensor) -> Tensor:
     """Hidden states that the layer can read, under autocast or without."""
+    require_floats("hidden", hidden)
     given, wanted = hidden.dtype, layer.weight.dtype
     # autocast converts everything but float64
     if given != wanted and (not autocasts(hidden.device.type) or torch.float64 in (given, wanted)):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from labelemb.embeddings.fixed import FixedEmbedding
 from labelemb.labelspace import LabelSpace
 from labelemb.losses.batch import checked_labels, checked_weight, zeros_where_ignored
+from labelemb.support.arguments import require_floats, require_tensor
 from labelemb.support.tensors import widened
 
 
@@ -55,8 +56,10 @@ class SoftTargetLoss(nn.Module):
         self.register_buffer("weight", None if weight is None else checked_weight(weight, space.num_labels))
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        require_floats("logits", logits)
+        require_tensor("targets", targets)
         labels_there = self.embedding.num_labels
-        if logits.shape[-1] != labels_there or logits.shape[:-1] != targets.shape:
+        if logits.ndim == 0 or logits.shape[-1] != labels_there or logits.shape[:-1] != targets.shape:
             raise ValueError(
                 f"logits have shape {tuple(logits.shape)} and targets {tuple(targets.shape)}, but "
                 f"(..., {labels_there}) and (...) are needed"

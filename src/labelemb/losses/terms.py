@@ -23,6 +23,7 @@ from torch import Tensor
 
 from labelemb.losses.objective import Objective, checked_objective
 from labelemb.losses.result import LossTerms
+from labelemb.support.arguments import require_floats, require_integers, require_share
 from labelemb.support.tensors import widened
 
 
@@ -56,7 +57,11 @@ def label_embedding_loss(
     >>> f"{loss.item():.4f} = 0.5 * {terms.hard.item():.4f} + 0.5 * {terms.soft.item():.4f} + ..."
     '3.4153 = 0.5 * 1.0986 + 0.5 * 1.0986 + ...'
     """
-    objective, own = checked_objective(objective), targets.unsqueeze(-1)  # (..., 1)
+    objective = checked_objective(objective)
+    _check_call(z1, z2, e, targets)
+    if progress is not None:
+        require_share("progress", progress)
+    own = targets.long().unsqueeze(-1)  # (..., 1)
     log_z1 = F.log_softmax(widened(z1), dim=-1)
     q = F.softmax(widened(e.detach()), dim=-1)
     hard, soft = -log_z1.gather(-1, own).squeeze(-1), -(q * log_z1).sum(-1)
@@ -74,6 +79,17 @@ def label_embedding_loss(
         / (rows if objective.embedding_reduction == "all" else gate.sum().clamp_min(1)),
     )
     return (hard_share * hard + soft_share * soft).sum() / rows + training_terms(terms, objective), terms
+
+
+def _check_call(z1: Tensor, z2: Tensor, e: Tensor, targets: Tensor) -> None:
+    for name, value in (("z1", z1), ("z2", z2), ("e", e)):
+        require_floats(name, value)
+    require_integers("targets", targets)
+    if z1.ndim == 0 or not z1.shape == z2.shape == e.shape or z1.shape[:-1] != targets.shape:
+        shapes = ", ".join(str(tuple(value.shape)) for value in (z1, z2, e, targets))
+        raise ValueError(
+            f"z1, z2, e and targets have shapes {shapes}, but three times (..., labels) and (...) are needed"
+        )
 
 
 def observe(loss: Tensor, right: Tensor, objective: Objective) -> Observation:

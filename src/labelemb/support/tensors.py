@@ -42,6 +42,14 @@ def times_changed(x: Tensor) -> int:
     return 0 if torch.compiler.is_compiling() or x.is_inference() else x._version
 
 
+def without_changes(x: Tensor) -> Tensor:
+    """The tensor, in a compiled graph as a view that torch refuses to change in place where it has a gradient.
+
+    There is no `times_changed` in compiled graphs, but one of several views of a tensor must never be changed.
+    """
+    return x.unsqueeze(0).unbind()[0] if torch.compiler.is_compiling() else x
+
+
 @contextmanager
 def kept_wide(module: nn.Module, names: Sequence[str]) -> Iterator[None]:
     """Keep the buffers `names` of a module in float32 or wider during its `_apply`.

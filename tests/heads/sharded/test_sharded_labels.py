@@ -345,6 +345,12 @@ def check_bad_input(meshes: dict[int, DeviceMesh]) -> None:
         head(hidden, targets, reduction="none")
     with pytest.raises(ValueError, match=r"a target is 5, but must be in \[0, 5\)"):
         head(hidden, torch.tensor([0, 5]))
+    with pytest.raises(TypeError, match=r"targets is \[0, 1\], but must be a tensor"):
+        head(hidden, [0, 1])
+    with pytest.raises(ValueError, match=r"sample_weight has shape \(\), but targets have \(2,\)"):
+        head(hidden, targets, sample_weight=torch.tensor(2.0))
+    with pytest.raises(TypeError, match=r"sample_weight is \[1.0, 1.0\], but must be a tensor"):
+        head(hidden, targets, sample_weight=[1.0, 1.0])
     with pytest.raises(ValueError, match=r"k is 6, but must be in \[1, 5\]"):
         head.top_labels(hidden, 6)
     with pytest.raises(ValueError, match="DenseEmbedding, but only a compressed one can be split: make it with"):

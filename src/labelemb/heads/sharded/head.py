@@ -18,12 +18,13 @@ from labelemb.heads.sharded.axis import LocalLayer, SplitAxis, SplitEmbedding
 from labelemb.heads.sharded.initial import initial_rows, normal, seeds, uniform
 from labelemb.heads.sharded.shard import LabelShard
 from labelemb.labelspace import LabelSpace
-from labelemb.losses.batch import Batch, LabelRules, can_look_at, checked_labels, checked_weight
+from labelemb.losses.batch import Batch, LabelRules, can_look_at, checked_labels, checked_sample_weight, checked_weight
 from labelemb.losses.chunked import ChunkOptions, chunked_loss
 from labelemb.losses.chunked.rows import rows_in_chunk
 from labelemb.losses.objective import Objective
 from labelemb.losses.parts import Parts, in_precision_of
 from labelemb.losses.result import LossResult, RightLabels
+from labelemb.support.arguments import require_tensor
 from labelemb.support.tensors import widened
 
 LABEL_AXIS = {"embedding.B": 1}
@@ -186,6 +187,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         """Logits as a DTensor split over the labels, or with integer targets a `HeadOutput`; see `Head.forward`."""
         if targets is None:
             return self.logits(hidden)
+        require_tensor("targets", targets)
         if targets.is_floating_point():
             raise ValueError(
                 "soft targets are rows of all labels, which no process holds here: pass integer labels; "
@@ -283,7 +285,9 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         """The weight of each row times that of its label, which one of the processes knows."""
         labels = checked_labels(targets.reshape(-1), self.num_labels, self.ignore_index).labels
         weights = self.shard.sum(self.shard.pick(_as_dtensor(self.weight).to_local(), labels)).reshape(targets.shape)
-        return weights if sample_weight is None else weights * sample_weight
+        if sample_weight is None:
+            return weights
+        return weights * checked_sample_weight(sample_weight, targets.shape, weights.dtype).reshape(targets.shape)
 
     def parts(self) -> Parts:
         """This process's part of what the loss works with."""

@@ -1,0 +1,30 @@
+"""One head of each kind, and a small call for them."""
+
+from __future__ import annotations
+
+import torch
+
+from labelemb import (
+    ConfidencePenaltyHead,
+    Head,
+    LabelEmbeddingHead,
+    OnlineSmoothingHead,
+    PlainHead,
+    TeacherFreeHead,
+)
+
+HIDDEN = torch.zeros(2, 3)
+LABELS = torch.tensor([0, 1])
+
+
+def heads() -> list[Head]:
+    """One of each kind, 3 features and 4 labels."""
+    return [
+        LabelEmbeddingHead(3, 4, impl="autograd"),
+        LabelEmbeddingHead(3, 4, impl="chunked"),
+        LabelEmbeddingHead(3, 4, embedding="compressed", rank=2, impl="chunked"),
+        PlainHead(3, 4),
+        OnlineSmoothingHead(3, 4, rows_per_epoch=10),
+        ConfidencePenaltyHead(3, 4),
+        TeacherFreeHead(3, 4),
+    ]
