@@ -1,4 +1,4 @@
-"""Which default: the dev scores of the protocol in docs/results.md, and what its rule says of them.
+"""Which default: the dev scores of the protocol in docs/results.md, what its rule says of them, and the test errors.
 
 python results/default.py
 """
@@ -8,7 +8,7 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from labelemb.lab.comparison.summary import BASELINE, read_results
+from labelemb.lab.comparison.summary import BASELINE, PairedDifference, read_results
 from labelemb.lab.comparison.tables import markdown
 from labelemb.lab.tasks import task_of_result
 from labelemb.lab.tasks.task import MainScore
@@ -39,6 +39,18 @@ PEERS = {
     "online smoothing": "online-smoothing",
 }
 
+TESTED = {
+    "clinc150": "CLINC150",
+    "clinc150-10": "CLINC150, 10 a label",
+    "mnist-mlp": "MNIST, MLP",
+    "clinc150-10-vectors": "CLINC150, 10 a label, token vectors",
+    "cifar10-few": "cifar10-few",
+    "cifar100-few": "cifar100-few",
+    "cifar100-pretrained": "cifar100-pretrained",
+}
+"""Comparisons on test sets, with other seeds than the protocol's."""
+BESIDE = ("plain", "label smoothing", "online smoothing")
+"""Peers of the default on the test sets."""
 
 COLUMNS = CANDIDATES | PEERS
 
@@ -109,6 +121,22 @@ def cell(scores: DevScores, column: str) -> str:
     return f"{scores.mean(column):.2f}" + (" (behind)" if lag is not None and lag > 1 else "")
 
 
+def verdict(difference: PairedDifference | None) -> str:
+    """The difference of test errors, with a word: level where its 95 % interval holds 0."""
+    if difference is None:
+        return "-"
+    word = "level" if not difference.is_clear else "ahead" if difference.mean < 0 else "behind"
+    return f"{difference.mean:+.2f} ({word})"
+
+
+def tested_row(name: str, title: str, default: str) -> list[str]:
+    """The default beside its peers on one test set."""
+    summary = read_results(RUNS / name).summary
+    assert summary is not None
+    own = summary.methods[default]
+    return [title, str(len(own.seeds)), *(verdict(own.against.get(PEERS[peer])) for peer in BESIDE)]
+
+
 def main() -> None:
     tasks = {title: scores for name, title in TASKS.items() if (scores := dev_scores(RUNS / name)) is not None}
     complete = [scores for scores in tasks.values() if scores.is_complete]
@@ -123,7 +151,9 @@ def main() -> None:
     rows.append(["mean rank", str(len(complete)), *(f"{rank:.2f}" for rank in ranks.values()), *none])
     print(markdown(["dev score", "n", *COLUMNS], rows))
     best = min(CANDIDATES, key=lambda name: (behind[name], ranks[name]))
-    print(f"\nBy the rule, after {len(complete)} of {len(TASKS)} tasks: {best}")
+    print(f"\nBy the rule, after {len(complete)} of {len(TASKS)} tasks: {best}\n")
+    tested = [tested_row(name, title, CANDIDATES[best]) for name, title in TESTED.items()]
+    print(markdown([f"{best} on test sets", "n", *BESIDE], tested))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from labelemb.lab.comparison.summary import PairedDifference
 from labelemb.lab.tasks.classification import Classification
 from tests.helpers.pages import ROOT, text_of
 
@@ -43,6 +44,21 @@ def test_the_prior_of_a_candidate_differs_from_task_to_task() -> None:
         "plain",
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    ("mean", "low", "high", "n", "shown"),
+    [
+        (-0.4, -0.6, -0.2, 5, "-0.40 (ahead)"),
+        (0.4, 0.2, 0.6, 5, "+0.40 (behind)"),
+        (-0.4, -0.9, 0.1, 5, "-0.40 (level)"),
+        (-0.4, -0.6, -0.2, 2, "-0.40 (level)"),  # two seeds show nothing
+    ],
+)
+def test_a_difference_on_a_test_set_is_level_unless_it_is_clear(
+    mean: float, low: float, high: float, n: int, shown: str
+) -> None:
+    assert DEFAULT.verdict(PairedDifference(mean, low, high, 0.01, n)) == shown
 
 
 def test_the_page_shows_what_the_script_prints(capsys: pytest.CaptureFixture[str]) -> None:
