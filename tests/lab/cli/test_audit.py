@@ -17,11 +17,13 @@ def intents(tmp_path: Path) -> str:
     return str(write_intents(tmp_path / "intents.csv"))
 
 
-def test_folds_larger_than_the_examples_of_a_label(intents: str, tmp_path: Path, capsys: Capture) -> None:
+@pytest.mark.parametrize("folds", [20, 2**63])  # the second is more than a tensor of whole numbers holds
+def test_folds_larger_than_the_examples_of_a_label(folds: int, intents: str, tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "out"
-    line = error_line(capsys, "audit", "text-csv", "--data", intents, "--folds", "20", "--out", str(out))
+    line = error_line(capsys, "audit", "text-csv", "--data", intents, "--folds", str(folds), "--out", str(out))
     assert (
-        "label 'music' has 11 of the audited examples, 20 folds need one in each (2 more labels have too few)" in line
+        f"label 'music' has 11 of the audited examples, {folds} folds need one in each (2 more labels have too few)"
+        in line
     )
     assert not out.exists()
 

@@ -112,7 +112,8 @@ def check_counts(targets: Tensor, names: Sequence[str], folds: int, source: str)
     counts = torch.bincount(targets, minlength=len(names))
     if int((counts > 0).sum()) < 2:
         raise UserError(f"{source} has examples of one label only: two are needed to tell labels apart")
-    short = (counts < folds).nonzero().flatten().tolist()
+    needed = min(folds, len(targets) + 1)  # a larger number is as impossible, and need not fit into 64 bits
+    short = (counts < needed).nonzero().flatten().tolist()
     if short:
         label = min(short, key=lambda label: int(counts[label]))
         others = f" ({len(short) - 1} more labels have too few)" if len(short) > 1 else ""
