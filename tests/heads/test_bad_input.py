@@ -21,7 +21,7 @@ from labelemb import (
     TeacherFreeHead,
 )
 from tests.helpers.all_heads import HIDDEN, LABELS, heads
-from tests.helpers.comparison import Case
+from tests.helpers.cases import Case
 
 IMPLEMENTATIONS = ["autograd", "chunked"]
 WAYS = [("autograd", None), ("chunked", None), ("chunked", 2)]

@@ -9,7 +9,7 @@ import torch
 
 from labelemb import HeadOutput, LabelEmbeddingHead, Objective, OnlineSmoothingHead, PlainHead
 from labelemb.heads.base import Head
-from tests.helpers.comparison import Case
+from tests.helpers.cases import Case
 
 HIDDEN, LABELS = torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 3, 0, 1])
 IMPLEMENTATIONS = ["autograd", "chunked"]

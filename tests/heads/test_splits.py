@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from labelemb import LabelEmbeddingHead
-from tests.helpers.comparison import Case, cases
+from tests.helpers.cases import Case, cases
 
 IMPLEMENTATIONS = ["autograd", "chunked"]
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from labelemb import CompressedEmbedding, DenseEmbedding, LabelEmbeddingHead, Objective, RunningEmbedding
-from tests.helpers.comparison import Case, cases, stored_table
+from tests.helpers.cases import Case, cases
+from tests.helpers.comparison import stored_table
 
 TRAINS = {
     "hard": {"hidden", "predictor"},

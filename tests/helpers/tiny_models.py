@@ -159,3 +159,10 @@ ALL: dict[str, tuple[Make, Batch, str]] = {
     "bart decoder": (bart_decoder, texts, "lm_head"),
 }
 """What makes a model, what makes a batch for it, and the layer that a head belongs to."""
+
+
+def make(kind: str) -> tuple[hf.PreTrainedModel, dict[str, Tensor]]:
+    """A model to train, of one of the kinds in ALL, and a batch for it."""
+    torch.manual_seed(0)
+    make_model, make_batch, _ = ALL[kind]
+    return make_model().train(), make_batch()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from labelemb import LabelEmbeddingHead
-from tests.helpers.comparison import Case, cases
+from tests.helpers.cases import Case, cases
 
 
 def cross_entropy_rows(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:

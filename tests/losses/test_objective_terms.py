@@ -11,16 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labelemb import HeadOutput, LabelEmbeddingHead, Objective, RunningEmbedding, label_embedding_loss
-from tests.helpers.comparison import (
-    EMBEDDINGS,
-    Case,
-    assert_same_terms,
-    cases,
-    check,
-    leaves_of,
-    objectives,
-    oracle_call,
-)
+from tests.helpers.cases import EMBEDDINGS, Case, cases, objectives
+from tests.helpers.comparison import assert_same_terms, check, leaves_of, oracle_call
 from tests.helpers.oracle import TERMS, objective_value
 
 IMPLEMENTATIONS = [("autograd", None), ("chunked", None), ("chunked", 1), ("chunked", 2), ("chunked", 50)]

@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from labelemb import HeadOutput, LabelEmbeddingHead, Objective
-from tests.helpers.comparison import Case
+from tests.helpers.cases import Case
 from tests.helpers.processes import run_in_processes
 
 STEPS, ROWS, FEATURES, LABELS = 4, 8, 3, 5

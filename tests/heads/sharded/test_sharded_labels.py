@@ -25,7 +25,7 @@ from labelemb import LabelEmbeddingHead, Objective
 from labelemb.heads.sharded import ShardedLabelEmbeddingHead, gather_rows
 from labelemb.heads.sharded.shard import LabelShard
 from labelemb.support.tensors import sum_over_processes
-from tests.helpers.comparison import Case
+from tests.helpers.cases import Case
 from tests.helpers.processes import run_checks
 
 pytestmark = pytest.mark.xdist_group("sharded labels")  # the processes are started once
