@@ -1,4 +1,4 @@
-"""What every test shares: one thread, Ctrl-C that works, and random numbers that are the same in every run."""
+"""What every test shares: one thread, Ctrl-C that works, the same random numbers in every run, fixtures made once."""
 
 import os
 import signal
@@ -19,3 +19,13 @@ hypothesis.settings.load_profile("reproducible")
 def _same_random_numbers() -> None:
     """Starts each test from the same seed, so that its random weights do not depend on which tests ran before it."""
     torch.manual_seed(0)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that share a module's fixture in one worker: half of them in another would make it again."""
+    for item in items:
+        assert isinstance(item, pytest.Function)
+        fixtures = item._fixtureinfo.name2fixturedefs.values()
+        if any(fixture.scope == "module" for found in fixtures for fixture in found):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem + item.path.parent.name))

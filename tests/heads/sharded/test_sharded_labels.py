@@ -28,7 +28,6 @@ from labelemb.support.tensors import sum_over_processes
 from tests.helpers.cases import Case
 from tests.helpers.processes import run_checks
 
-pytestmark = pytest.mark.xdist_group("sharded labels")  # the processes are started once
 PROCESSES = 3
 LABELS = [2, 4, 5, 7]  # 2 and 4 leave the last of three processes without a label
 

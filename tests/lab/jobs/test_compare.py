@@ -29,7 +29,6 @@ with RunFolder(Path(sys.argv[1])).locked():
     while not Path(sys.argv[2]).exists():
         time.sleep(0.1)
 """
-pytestmark = pytest.mark.xdist_group("compare")  # the fixtures are trained once
 OVERRIDES = ["train.epochs=3", "body.hidden=[16]", "train.lr=0.01"]  # those of quick_recipe
 
 

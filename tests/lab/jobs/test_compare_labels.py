@@ -20,7 +20,6 @@ from labelemb.lab.runs.messages import RunOptions
 from labelemb.support.errors import UserError
 from tests.helpers.quick_runs import assert_same_run, quick_recipe, quick_run
 
-pytestmark = pytest.mark.xdist_group("compare labels")  # the fixture is trained once
 THREE = "reused-labels,plain,label-embedding"  # the first needs the last
 
 
