@@ -33,7 +33,7 @@ def run(make_head: Callable[[], Head], seed: int) -> tuple[Head, float]:
     for epoch in range(EPOCHS):
         for batch in train[torch.randperm(len(train))].split(BATCH):
             optimizer.zero_grad()
-            head(body(images[batch]), labels[batch], progress=epoch / EPOCHS).loss.backward()
+            head(body(images[batch]), labels[batch], progress=epoch / (EPOCHS - 1)).loss.backward()
             optimizer.step()
     with torch.no_grad():
         wrong = head(body(images[test])).argmax(-1) != labels[test]

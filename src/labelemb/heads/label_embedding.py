@@ -53,7 +53,7 @@ class LabelEmbeddingHead(Head):
         weight: a weight per label, as in `nn.CrossEntropyLoss`.
         ignore_index: the target that leaves a row out.
         impl: "autograd" is plain autograd; "chunked" computes gradients in the forward pass, in memory that does not
-            grow with rows x labels; "auto" takes autograd for few logits, else chunks.
+            grow with rows x labels; "auto" has gradients in closed form for few logits, else chunks.
         chunk_rows: rows of logits at once in chunks; None for as many as are fast on the device.
         observe_rows: the most rows of a call that go through the observer, drawn anew in each; None for all. The
             predictor sees every row. "auto" is None, and from 4,096 labels on what `labelemb.heads.defaults` says.

@@ -26,9 +26,10 @@ SMALL = ("train.epochs=4", "body.hidden=[16]", "train.lr=0.01")
 
 @pytest.fixture(scope="module")
 def chosen(tmp_path_factory: pytest.TempPathFactory) -> Choice:
-    """The example of docs/choose.md with three trials, on digits without a dev set."""
+    """The example of docs/choose.md with three trials, on digits without a dev set, split anew for every seed."""
     [code] = [block.code for block in blocks("docs/choose.md") if block.language == "python"]
-    code = code.replace('"train.epochs=1"', '"train.epochs=1", "train.lr=0.01", "data.dev_size=0", "train.dev=false"')
+    changed = '"train.lr=0.01", "data.dev_size=0", "train.dev=false", "data.split_seed=-1"'
+    code = code.replace('"train.epochs=1"', f'"train.epochs=1", {changed}')
     out = tmp_path_factory.mktemp("choice")
     names: dict[str, Any] = {}
     exec(code.replace("trials=2", "trials=3").replace('"runs/choice"', repr(str(out))), names)
@@ -58,6 +59,11 @@ def test_a_recipe_without_a_dev_set_gets_one_for_the_search_alone(chosen: Choice
     assert searched["examples"]["dev"] > 0
     assert searched["examples"]["dev"] + searched["examples"]["train"] == tested["examples"]["train"]
     assert tested["examples"]["dev"] == 0
+
+
+def test_data_is_split_once_so_that_nothing_of_the_search_is_tested(chosen: Choice) -> None:
+    for file in ("search/recipe.toml", "fresh/recipe.toml", "choice.toml"):
+        assert load_recipe(str(chosen.out / file)).data.split_seed == 0
 
 
 def test_the_seed_is_never_searched_and_the_test_has_others(chosen: Choice) -> None:

@@ -30,7 +30,7 @@ DIGITS = 6
 NEAREST_EXAMPLES = """\
   labelemb nearest runs/digits/label-embedding/seed-0 8 9
   labelemb nearest animals.safetensors cat -k 10 --json
-  labelemb nearest runs/numbers-en-vi/label-embedding/seed-0 --frequent 12
+  labelemb nearest RUN --frequent 12                  the most frequent words of a translation
 """
 HEATMAP_EXAMPLES = """\
   labelemb heatmap runs/digits/label-embedding/seed-0

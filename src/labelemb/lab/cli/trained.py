@@ -20,7 +20,7 @@ EVALUATE_EXAMPLES = """\
   labelemb evaluate runs/digits/label-embedding/seed-0
   labelemb evaluate runs/intents/plain/seed-0 --worst 20
   labelemb evaluate runs/mnist-mlp/plain/seed-3 --data DIR --json
-  labelemb evaluate runs/numbers-en-vi/label-embedding/seed-0 --raw
+  labelemb evaluate runs/numbers-en-vi/plain/seed-0 --raw
 """
 PREDICT_EXAMPLES = """\
   labelemb predict runs/pets/label-embedding/seed-0 cat.jpg folder/

@@ -19,7 +19,7 @@ LARGEST_PENALTY = 10
 """Of a length penalty: 0 to 1 is usual."""
 
 EXAMPLES = """\
-  echo "nine thousand and five" | labelemb translate runs/numbers-en-vi/label-embedding/seed-0
+  echo "nine thousand and five" | labelemb translate runs/numbers-en-vi/plain/seed-0
   labelemb translate RUN --beam 1 < source.txt > target.txt
   labelemb translate RUN --n-best 5 --scores < source.txt      number, text and score, separated by tabs
 """

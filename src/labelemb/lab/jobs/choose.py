@@ -143,7 +143,7 @@ def choose(
     check_seeds(fresh_seeds)
     check_seeds(range(seed, seed + 1 + fresh_seeds))
     search = Search(
-        recipe,
+        with_one_split(recipe, seed),
         None if data is None else Path(data),
         Path(out),
         TRIALS if trials is None and budget is None else trials,
@@ -174,6 +174,13 @@ def run_search(search: Search) -> Choice:
     choice = Choice(advice.method, advice.reason, best.method, trials, summary, code, search.out)
     write_choice(choice, search.recipe)
     return choice
+
+
+def with_one_split(recipe: Recipe, seed: int) -> Recipe:
+    """The recipe with one split of its data for all seeds: a split anew would test on examples of the search."""
+    if getattr(recipe.data, "split_seed", seed) >= 0:
+        return recipe
+    return msgspec.structs.replace(recipe, data=msgspec.structs.replace(recipe.data, split_seed=seed))
 
 
 def searched_recipe(search: Search) -> tuple[Recipe, Dataset]:
