@@ -15,7 +15,7 @@ from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from labelemb import LabelEmbeddingHead, LabelSpace, LabelSpaceError, LossTerms, Objective, PlainHead, attach
+from labelemb import Head, LabelEmbeddingHead, LabelSpace, LabelSpaceError, LossTerms, Objective, PlainHead, attach
 from labelemb.integrations.lightning import LabelEmbeddingCallback
 from tests.helpers.pages import ROOT
 
@@ -105,21 +105,60 @@ def test_the_label_space_is_saved_with_its_names(tmp_path: Path) -> None:
     torch.testing.assert_close(space.matrix(kind="logit"), module.head.embedding.weight.detach())
 
 
-def test_a_head_is_told_the_progress_in_training_only(tmp_path: Path) -> None:
+class Listen(pl.Callback):
+    """Takes down what the callback before it says to the head."""
+
+    def __init__(self) -> None:
+        self.training: list[float | None] = []
+        self.validation: list[float | None] = []
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        pl_module.head.register_forward_pre_hook(self._listen, with_kwargs=True)
+
+    def _listen(self, head: Head, args: object, kwargs: dict[str, Any]) -> None:
+        (self.training if head.training else self.validation).append(kwargs.get("progress"))
+
+
+def progress_told(module: Classifier, folder: Path, **options: Any) -> Listen:
+    listener = Listen()
+    fit(module, folder, callbacks=[LabelEmbeddingCallback(), listener], **options)
+    return listener
+
+
+def test_a_head_is_told_the_progress_in_training_and_validation(tmp_path: Path) -> None:
     module = make(embedding="running", objective=Objective.rising_floor())
-    seen: list[Any] = []
-    callback = LabelEmbeddingCallback()
+    told = progress_told(module, tmp_path, accumulate_grad_batches=2, num_sanity_val_steps=0)
+    assert told.training == [0.0, 0.0, 0.25, 0.25, 0.5, 0.5, 0.75, 0.75]
+    assert told.validation == [0.5] * 4 + [1.0] * 4
 
-    class Listen(pl.Callback):
-        def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-            module.head.register_forward_pre_hook(
-                lambda head, args, kwargs: seen.append(kwargs.get("progress")), with_kwargs=True
-            )
 
-    fit(module, tmp_path, max_epochs=1, accumulate_grad_batches=2, callbacks=[callback, Listen()])
-    training = [progress for progress in seen if progress is not None]
-    assert training == [0.0, 0.0, 0.5, 0.5]
-    assert len(seen) > len(training)  # validation was there, too
+class TwoOptimizers(Classifier):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.automatic_optimization = False
+
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> None:
+        self.manual_backward(self.head(self.body(batch[0]), batch[1]).loss)
+        for optimizer in self.optimizers():
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def configure_optimizers(self) -> list[torch.optim.Optimizer]:
+        return [torch.optim.Adam(part.parameters()) for part in (self.body, self.head)]
+
+
+def test_the_updates_of_two_optimizers_are_not_counted_twice(tmp_path: Path) -> None:
+    module = make(TwoOptimizers, embedding="running", objective=Objective.rising_floor())
+    told = progress_told(module, tmp_path, num_sanity_val_steps=0)
+    assert told.training == [batch / 8 for batch in range(8)]
+    assert told.validation == [0.5] * 4 + [1.0] * 4
+
+
+def test_a_head_with_a_clock_of_its_own_keeps_it(tmp_path: Path) -> None:
+    module = make(embedding="running", objective=Objective.rising_floor(), total_steps=2)
+    told = progress_told(module, tmp_path)
+    assert {*told.training, *told.validation} == {None}
+    assert module.head.total_steps == 2
 
 
 def test_what_the_module_says_itself_goes_before(tmp_path: Path) -> None:
@@ -193,6 +232,32 @@ def test_the_callback_leaves_nothing_behind(tmp_path: Path) -> None:
     fit(module, tmp_path)
     assert not module.head._forward_hooks
     assert not module.head._forward_pre_hooks
+
+
+def test_a_schedule_is_that_of_each_fit(tmp_path: Path) -> None:
+    module = make(embedding="running", objective=Objective.rising_floor())
+    for epochs in (1, 2):
+        assert progress_told(module, tmp_path, max_epochs=epochs).training[-1] == 1 - 0.25 / epochs
+        assert module.head.total_steps is None
+
+
+def test_a_trial_of_a_few_batches_writes_nothing(tmp_path: Path) -> None:
+    fit(make(), tmp_path, fast_dev_run=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Saving(Classifier):
+    def __init__(self, objective: Objective) -> None:
+        super().__init__(objective=objective)
+        self.save_hyperparameters()
+
+
+def test_an_objective_may_be_a_hyperparameter_of_a_checkpoint(tmp_path: Path) -> None:
+    objective = Objective(tau=3.0)
+    trainer = fit(make(Saving, objective=objective), tmp_path, max_epochs=1)
+    trainer.save_checkpoint(tmp_path / "saved.ckpt")
+    loaded = Saving.load_from_checkpoint(tmp_path / "saved.ckpt")
+    assert loaded.head.objective == loaded.hparams["objective"] == objective
 
 
 def test_a_head_that_learns_nothing_about_labels_is_no_trouble(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ def attach(model: Model, layer: str | None = None, head: Head | None = None, **o
     Arguments:
         model: any module. Its optimiser and trainer find the head's parameters as they find its own.
         layer: the layer's name as in `model.named_modules()`: "fc", "classifier.2". Where it has several, any of them.
-        head: the head to use; it is moved to the layer's device and keeps its precision. By default
+        head: the head to use, with its own weights (`PlainHead.from_linear(model.fc)` has those of the layer); it is
+            moved to the layer's device and keeps its precision. By default
             `LabelEmbeddingHead.from_linear(layer, **options)`.
         options: of the default head (embedding=, objective=, ...).
     """
@@ -72,7 +73,7 @@ def attach(model: Model, layer: str | None = None, head: Head | None = None, **o
         earlier.remove()
     old = _find_linear(model, layer)
     assert layer is not None
-    head = head_for_layer(layer, old, head, options)
+    head = head_for_layer(layer, old, head, options).train(old.training)
     for place in [name for name, module in _named_modules(model).items() if module is old]:  # it may have several
         parent, _, name = place.rpartition(".")
         setattr(model.get_submodule(parent), name, head)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import torch
 import torch.nn.functional as F
@@ -123,6 +123,16 @@ class Head(nn.Module):
         self.updates: Tensor | None
         self.register_buffer("updates", no_updates(clock))
         self.register_load_state_dict_pre_hook(_fit_counters)
+
+    @classmethod
+    def from_linear(cls, layer: nn.Linear, **options: Any) -> Self:
+        """A head around an existing last layer, which becomes the predictor; `options` are the constructor's."""
+        if not isinstance(layer, nn.Linear):
+            raise TypeError(f"the layer is a {type(layer).__name__}, but must be an nn.Linear")
+        head = cls(layer.in_features, layer.out_features, bias=layer.bias is not None, **options)
+        head.to(layer.weight.device)
+        head.predictor = layer
+        return head.train(layer.training)
 
     @property
     def total_steps(self) -> int | None:

@@ -111,11 +111,7 @@ class LabelEmbeddingHead(Head):
     @classmethod
     def from_linear(cls, layer: nn.Linear, **options: Any) -> Self:
         """A head around an existing last layer: it becomes the predictor, and the observer starts as its copy."""
-        if not isinstance(layer, nn.Linear):
-            raise TypeError(f"the layer is a {type(layer).__name__}, but must be an nn.Linear")
-        head = cls(layer.in_features, layer.out_features, bias=layer.bias is not None, **options)
-        head.to(layer.weight.device)
-        head.predictor = layer
+        head = super().from_linear(layer, **options)
         if head.observer is not None:
             head.observer.to(layer.weight.dtype)
             copy_layer(layer, head.observer)

@@ -14,12 +14,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from labelemb.heads import Head, HeadOutput
 from labelemb.labelspace.labels import check_names
 from labelemb.labelspace.pictures import heatmap_figure, heatmap_labels
+from labelemb.losses.objective import Objective
 from labelemb.support.optional import require_version
 
 OLDEST, NEWEST = (2, 4), (2, 6)
@@ -31,6 +33,8 @@ if TYPE_CHECKING or LIBRARY == "pytorch_lightning":
 else:
     from lightning.pytorch import Callback, LightningModule, Trainer
 
+torch.serialization.add_safe_globals([Objective])  # for checkpoints of modules that save it as a hyperparameter
+
 LABEL_SPACE_FILE = "label_space.safetensors"
 
 
@@ -38,8 +42,8 @@ class LabelEmbeddingCallback(Callback):
     """Logs the five terms of a head, tells it how far the training is, and saves what it has learned at the end.
 
     - "terms/hard", "terms/soft", "terms/observer", "terms/cap" and "terms/embedding" go to the module's logger.
-    - The head gets `progress=` from the Trainer (a mass floor and `soft_start` need it), unless the module passes it
-      itself.
+    - While the Trainer fits, also in validation, the head gets `progress=` from it (a mass floor and `soft_start` need
+      it), unless the module passes it itself or the head was made with `total_steps=`.
     - At the end `label_space.safetensors` is written to the logger's folder (without a logger, default_root_dir), and a
       heatmap of it to TensorBoard, if that is the logger and matplotlib is installed; of more than 150 labels it shows
       those with the strongest resemblances.
@@ -52,6 +56,7 @@ class LabelEmbeddingCallback(Callback):
     def __init__(self, names: Sequence[str] | None = None, *, head: str | None = None) -> None:
         self.names, self.head_name = names, head
         self._head: Head | None = None
+        self._sets_clock = False
         self._terms: dict[str, Tensor] = {}
         self._trainer: Trainer | None = None
         self._total_steps = math.inf
@@ -60,7 +65,7 @@ class LabelEmbeddingCallback(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         head = find_head(pl_module, self.head_name)
         check_names(self.names, head.num_labels)  # not after hours of training
-        self._remove_hooks()
+        self._let_go()
         self._handles = [
             head.register_forward_pre_hook(self._tell_progress, with_kwargs=True),
             head.register_forward_hook(self._take_terms, prepend=True),  # before `attach` makes logits of the output
@@ -68,10 +73,12 @@ class LabelEmbeddingCallback(Callback):
         self._head, self._trainer = head, trainer
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._total_steps = trainer.estimated_stepping_batches
         assert self._head is not None
+        if self._head.total_steps is not None:  # it counts its own calls
+            return
+        self._total_steps = trainer.estimated_stepping_batches
         if self._head.clock.has_schedule and 0 < self._total_steps < math.inf:
-            self._head.total_steps = int(self._total_steps)
+            self._head.total_steps, self._sets_clock = int(self._total_steps), True
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -84,7 +91,7 @@ class LabelEmbeddingCallback(Callback):
         assert self._head is not None
         folder = trainer.log_dir or trainer.default_root_dir  # asked by every process
         space = self._head.label_space(self.names)
-        if space is None or not trainer.is_global_zero:
+        if space is None or not trainer.is_global_zero or trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         Path(folder).mkdir(parents=True, exist_ok=True)
         space.save(Path(folder) / LABEL_SPACE_FILE)
@@ -96,28 +103,39 @@ class LabelEmbeddingCallback(Callback):
                     experiment.add_figure("label space", figure, global_step=trainer.global_step)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        self._remove_hooks()
+        self._let_go()
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._remove_hooks()
+        self._let_go()
 
     def _tell_progress(
         self, head: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        if not head.training or self._trainer is None:
+        if self._trainer is None or kwargs.get("progress") is not None or not 0 < self._total_steps < math.inf:
             return None
-        if kwargs.get("progress") is not None or not 0 < self._total_steps < math.inf:
-            return None
-        return args, kwargs | {"progress": min(1.0, self._trainer.global_step / self._total_steps)}
+        return args, kwargs | {"progress": min(1.0, steps_done(self._trainer) / self._total_steps)}
 
     def _take_terms(self, head: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if head.training and isinstance(output, HeadOutput):
             self._terms = {f"terms/{name}": term.detach().mean() for name, term in output.terms._asdict().items()}
 
-    def _remove_hooks(self) -> None:
+    def _let_go(self) -> None:
+        """Leave the head as it was before the fit."""
         for handle in self._handles:
             handle.remove()
-        self._handles = []
+        if self._sets_clock and self._head is not None:
+            self._head.total_steps = None
+        self._handles, self._sets_clock, self._total_steps = [], False, math.inf
+
+
+def steps_done(trainer: Trainer) -> int:
+    """Steps of `estimated_stepping_batches` that are done: updates, or batches where the module optimises by itself.
+
+    Such a module may have several optimisers, and `global_step` counts the updates of all of them.
+    """
+    if trainer.lightning_module.automatic_optimization:
+        return trainer.global_step
+    return trainer.fit_loop.epoch_loop.batch_progress.total.completed
 
 
 def find_head(module: nn.Module, name: str | None = None) -> Head:

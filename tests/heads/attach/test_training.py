@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
-from labelemb import HeadOutput, LabelEmbeddingHead, Objective, PlainHead, attach, predictor_only
+from labelemb import Head, HeadOutput, LabelEmbeddingHead, Objective, PlainHead, attach, predictor_only
 from tests.helpers.attached import Net, Plain, X, Y, plain_model
 
 
@@ -86,6 +86,22 @@ def test_options_go_to_the_new_head() -> None:
     assert head.embedding.rank == 2
     assert head.objective == Objective.paper()
     assert head.ignore_index == -1
+
+
+def test_a_given_head_may_take_over_the_layer() -> None:
+    model = plain_model()
+    layer, expected = model.fc, model(X)
+    attach(model, "fc", PlainHead.from_linear(layer))
+    assert model.fc.predictor is layer
+    assert torch.equal(model(X), expected)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("head", [None, LabelEmbeddingHead(8, 3, embedding="running")])
+def test_the_head_is_in_the_mode_of_the_layer(head: Head | None, training: bool) -> None:
+    """Else an evaluation right after `attach` would train the table."""
+    model = attach(plain_model().train(training), "fc", head)
+    assert all(module.training == training for module in model.modules())
 
 
 def test_any_head_of_the_right_sizes_may_be_given() -> None:
