@@ -46,6 +46,7 @@ TESTED = {
     "clinc150-10-vectors": "CLINC150, 10 a label, token vectors",
     "cifar10-few": "cifar10-few",
     "cifar100-few": "cifar100-few",
+    "cifar100-small": "cifar100-small",
     "cifar100-pretrained": "cifar100-pretrained",
 }
 """Comparisons on test sets, with other seeds than the protocol's."""
