@@ -257,6 +257,16 @@ def test_a_head_that_learns_nothing_about_labels_has_no_space(tmp_path: Path) ->
     assert not (tmp_path / "label_space.safetensors").exists()
 
 
+def test_a_label_space_of_an_earlier_training_does_not_stay_beside_other_weights(tmp_path: Path) -> None:
+    for options in ({}, {"head": PlainHead(16, 5)}):
+        model = attach_to_pretrained(tiny_models.bert(), **options)
+        trainer = trainer_of(model, first_token_rows(), arguments(tmp_path, max_steps=1))
+        trainer.train()
+        trainer.save_model(str(tmp_path / "saved"))
+        spaces = [(tmp_path / folder / "label_space.safetensors").exists() for folder in ("", "saved")]
+        assert spaces == [not options] * 2
+
+
 def test_names_that_repeat_are_refused_before_training(tmp_path: Path) -> None:
     model = attach_to_pretrained(tiny_models.bert(id2label=dict.fromkeys(range(5), "same")))
     trainer = trainer_of(model, first_token_rows(), arguments(tmp_path, max_steps=1))

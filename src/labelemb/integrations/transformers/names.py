@@ -35,14 +35,18 @@ def label_space(model: PreTrainedModel, tokenizer: Any = None) -> LabelSpace | N
 
 
 def save_label_space(model: PreTrainedModel, folder: str | os.PathLike[str], tokenizer: Any = None) -> None:
-    """Write `label_space.safetensors` into a folder; nothing for a head that learns nothing about the labels.
+    """Write `label_space.safetensors` into a folder.
 
+    A head that learns nothing about the labels has none: a file that another training has left there is removed.
     Without a tokenizer a language model's labels have the names of the one that `LabelEmbeddingCallback` knows.
     """
     space = label_space(model, tokenizer or attachment_of(model).tokenizer)
-    if space is not None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        space.save(Path(folder) / LABEL_SPACE_FILE)
+    path = Path(folder) / LABEL_SPACE_FILE
+    if space is None:
+        path.unlink(missing_ok=True)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    space.save(path)
 
 
 def label_names(model: PreTrainedModel, tokenizer: Any = None) -> list[str] | None:
