@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 import pytest
@@ -222,6 +223,20 @@ def test_options_of_the_heads_call_pass_through() -> None:
     weighted = model(**batch, sample_weight=torch.tensor([1.0, 0, 0, 0])).loss
     torch.testing.assert_close(weighted, first)
     assert torch.equal(model.eval()(**batch, progress=0.5).logits, model(**batch).logits)  # of no use there
+
+
+def test_training_in_eval_mode_is_warned_of_once() -> None:
+    model, batch = make("bert")
+    attach_to_pretrained(model).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss = model(**batch).loss  # evaluation
+    with pytest.warns(UserWarning, match=r"the head takes no part: call model\.train\(\) before training"):
+        loss.backward()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model(**batch).loss.backward()
+        model.train()(**batch).loss.backward()
 
 
 def test_a_mass_floor_follows_progress_and_stands_at_its_end_without_it() -> None:

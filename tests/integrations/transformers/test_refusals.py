@@ -49,6 +49,21 @@ def test_a_model_that_masks_a_logit_in_place_is_refused_at_every_call() -> None:
             model(batch["input_ids"], labels=batch["labels"])
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_model_that_adds_a_bias_of_zeros_is_refused_at_every_call(first: bool) -> None:
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = hf.EsmConfig(**sizes, intermediate_size=32, pad_token_id=1, mask_token_id=2)
+    model = attach_to_pretrained(hf.EsmForMaskedLM(config).train())
+    assert model.lm_head.bias.abs().sum() == 0  # the test would prove nothing without it
+    batch = tiny_models.texts()
+    if not first:
+        with torch.no_grad():  # nothing tells of the bias here
+            model(**batch)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"EsmForMaskedLM changes its logits behind layer 'lm_head\.decoder'"):
+            model(**batch)
+
+
 def test_a_layer_that_was_replaced_or_resized_after_attaching_is_noticed() -> None:
     resized, batch = make("gpt2")
     attach_to_pretrained(resized).resize_token_embeddings(VOCABULARY + 3)

@@ -16,13 +16,11 @@ from __future__ import annotations
 
 import copy
 import inspect
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
@@ -31,12 +29,20 @@ from labelemb.heads import Head, HeadOutput
 from labelemb.integrations.transformers.adapters import linear_layers
 from labelemb.integrations.transformers.example_losses import RowLosses, row_losses
 from labelemb.integrations.transformers.logits_bias import BiasedLayer, predictor_of
+from labelemb.integrations.transformers.model_output import EvalModeWarning, other_losses, picked_rows
+from labelemb.integrations.transformers.targets import (
+    LabelCount,
+    check_kind,
+    decoder_inputs,
+    divisor,
+    entries_counted,
+    next_labels,
+    next_weights,
+)
 from labelemb.losses.terms import LossTerms
 from labelemb.support.tensors import times_changed
 
-CALL_OPTIONS = ("sample_weight", "progress")
-IGNORED = -100
-"""The label that Transformers leaves out everywhere."""
+CALL_OPTIONS = ("sample_weight", "progress", "num_items")
 
 
 @dataclass
@@ -46,6 +52,8 @@ class Call:
     targets: Tensor
     options: dict[str, Any]
     as_tuple: bool
+    count: LabelCount | None = None
+    """What the Trainer has counted; None where nobody says."""
     hidden: Tensor | None = None
     """What the layer was given."""
     output: HeadOutput | None = None
@@ -66,7 +74,7 @@ class Attachment(nn.Module):
         shifts: whether row t of a sequence predicts label t + 1.
         terms: the five terms of the latest training call, detached.
         tokenizer: names the labels of a language model in files; set by the callback.
-        progress: what calls tell the head that do not say it themselves; set by the callback.
+        progress: what calls tell the head that do not say it themselves, during an update of the Trainer.
         index_name: the model's input with the indices of its examples, which is taken out; set by the callback.
         row_losses: indices and losses of the examples of the latest training call, where indices are given.
     """
@@ -81,6 +89,8 @@ class Attachment(nn.Module):
         self.head = head
         self.terms: LossTerms | None = None
         self.progress: float | None = None
+        self._lent_total_steps = False
+        self._eval_mode = EvalModeWarning()
         self.index_name: str | None = None
         self.row_losses: RowLosses | None = None
         self.parts_missing = False
@@ -129,6 +139,21 @@ class Attachment(nn.Module):
             if any(getattr(hook, "__self__", None) is self for hook in layer._forward_pre_hooks.values()):
                 self._predict_with(layer)
 
+    def begin_update(self, step: int, total_steps: int) -> None:
+        """Tell the head in the calls of one update how far the training is.
+
+        A head that was made with total_steps= keeps it: `step` is then compared with that.
+        """
+        if self.head.clock.has_schedule and self.head.total_steps is None:
+            self.head.total_steps, self._lent_total_steps = total_steps, True
+        self.progress = min(1.0, step / (self.head.total_steps or total_steps))
+
+    def end_update(self) -> None:
+        """Forget what `begin_update` has said."""
+        self.progress = None
+        if self._lent_total_steps:
+            self.head.total_steps, self._lent_total_steps = None, False
+
     def _predict_with(self, layer: nn.Linear) -> None:
         # registered in its own place alone
         self.head.__dict__["predictor"] = predictor_of(self.__dict__["model"], layer)
@@ -156,20 +181,24 @@ class Attachment(nn.Module):
                 "the model was loaded from a checkpoint without the head's training parts: resume with "
                 "LabelEmbeddingCallback in the Trainer, or call load_training_parts(model, folder)"
             )
-        labels: Tensor = kwargs.pop("labels")
-        targets: Tensor | None = kwargs.pop("shift_labels", None)
-        if targets is None:
-            targets = F.pad(labels, (0, 1), value=IGNORED)[..., 1:] if self.shifts else labels
+        labels, shifted = kwargs.pop("labels"), kwargs.pop("shift_labels", None)
+        targets: Tensor = labels if shifted is None else shifted
+        check_kind(targets, self.head.num_labels)
+        in_update = kwargs.pop("num_items_in_batch", None)
+        entries = entries_counted(model, targets, shifted is not None)
+        count = None if in_update is None else LabelCount(in_update, entries)
+        if self.shifts and shifted is None:
+            targets = next_labels(targets)
+            options = options | {"sample_weight": next_weights(options.get("sample_weight"))}
         options = {"progress": self.progress} | options
-        options["num_items"] = kwargs.pop("num_items_in_batch", None)
         if self.language_model and model.config.is_encoder_decoder:
-            kwargs |= _decoder_inputs(model, kwargs, labels)
+            kwargs |= decoder_inputs(model, kwargs, labels)
         if "use_cache" in self._arguments:
             kwargs.setdefault("use_cache", False)
         as_tuple = not (model.config.return_dict if kwargs.get("return_dict") is None else kwargs["return_dict"])
         if as_tuple:
             kwargs["return_dict"] = True
-        return Call(targets, options, as_tuple)
+        return Call(targets, options, as_tuple, count)
 
     def _before_layer(self, layer: nn.Linear, args: tuple[Any, ...]) -> tuple[Tensor] | None:
         if self._call is None:
@@ -205,25 +234,33 @@ class Attachment(nn.Module):
         call, self._call = self._call, None
         if isinstance(self.head.predictor, BiasedLayer):
             self.head.predictor.restore_bias()
-        if call is None or output is None:  # no labels; or an error inside the model, which is on its way
+        if output is None:  # an error inside the model, which is on its way
+            return None
+        if call is None:
+            if not model.training:
+                self._eval_mode.watch(output)
             return None
         if not isinstance(output, ModelOutput) or output.get("logits") is None:
             raise ValueError(f"{type(model).__name__} gives no logits by name, so no head can be attached to it")
         if call.hidden is None:
             raise ValueError(_REPLACED.format(self.layer_name))
         given: Tensor = output["logits"]
-        if call.placeholder is not None and times_changed(call.placeholder) != call.times_changed:
+        if call.placeholder is not None and (
+            times_changed(call.placeholder) != call.times_changed
+            or given.requires_grad  # a parameter was added, perhaps one that is zero still
+        ):
             raise ValueError(_CHANGED.format(type(model).__name__, self.layer_name))
         if call.output is None and call.placeholder is not None and given.shape != call.placeholder.shape:
-            call.output = self._train(call, _picked_rows(call, given, self.layer_name))
+            call.output = self._train(call, picked_rows(call.hidden, given, self.layer_name))
         elif self._copies_logits is None:
             assert call.placeholder is not None
             if given is not call.placeholder and not torch.equal(given, call.placeholder):
                 raise ValueError(_CHANGED.format(type(model).__name__, self.layer_name))
-            self._copies_logits = given is not call.placeholder
+            if torch.is_grad_enabled():  # else nothing would tell of a parameter that is zero
+                self._copies_logits = given is not call.placeholder
         if call.output is None:  # sequences of one position, of which the model has picked none
             call.output = self._train(call, call.hidden)
-        loss = call.output.loss + _other_losses(model, output)
+        loss = call.output.loss + other_losses(model, output)
         output = type(output)(**{**output, "loss": loss, "logits": call.output.logits})
         return output.to_tuple() if call.as_tuple else output
 
@@ -236,7 +273,7 @@ class Attachment(nn.Module):
         assert call.hidden is not None
         rows, targets = call.hidden.shape[:-1], call.targets
         labels = (targets.shape[:-1] if targets.is_floating_point() else targets.shape).numel()
-        one_a_sequence = len(rows) == 2 and labels == rows[0]
+        one_a_sequence = not self.language_model and len(rows) == 2 and labels == rows[0]
         if one_a_sequence and labels != rows.numel():
             return True
         if labels != rows.numel():
@@ -244,14 +281,18 @@ class Attachment(nn.Module):
                 f"the labels have shape {tuple(targets.shape)}, but layer {self.layer_name!r} reads rows of shape "
                 f"{tuple(rows)}: there must be one label a row"
             )
-        return one_a_sequence and not self.language_model and self._copies_logits is None
+        return one_a_sequence and self._copies_logits is None
 
     def _train(self, call: Call, hidden: Tensor) -> HeadOutput:
         """The head's output for `hidden`, with the labels in the shape of its rows."""
         distributions = call.targets.shape[-1:] if call.targets.is_floating_point() else ()
-        targets = call.targets.reshape(*hidden.shape[:-1], *distributions)
+        targets = call.targets.reshape(*hidden.shape[:-1], *distributions).to(hidden.device)
+        options = call.options
+        if call.count is not None and options.get("num_items") is None:
+            weights = options.get("sample_weight")
+            options = options | {"num_items": divisor(self.head, hidden, targets, weights, call.count)}
         active, self._call = self._call, None  # the head may call the layer itself, as its predictor
-        output: HeadOutput = self.head(hidden, targets.to(hidden.device), **call.options)
+        output: HeadOutput = self.head(hidden, targets, **options)
         if call.index is not None:
             self.row_losses = row_losses(self.head, hidden, output.logits, targets, call.index)
         self._call = active
@@ -280,44 +321,3 @@ def attachment_of(model: nn.Module) -> Attachment:
     if not isinstance(found, Attachment):
         raise ValueError(f"no head is attached to this {type(model).__name__}: call attach_to_pretrained first")
     return found
-
-
-def _decoder_inputs(model: PreTrainedModel, kwargs: dict[str, Any], labels: Tensor) -> dict[str, Any]:
-    """What a seq2seq model would make of its labels: the decoder's inputs, shifted to the right."""
-    if any(kwargs.get(name) is not None for name in ("decoder_input_ids", "decoder_inputs_embeds")):
-        return {}
-    prepare: Any = getattr(model, "prepare_decoder_input_ids_from_labels", None)
-    if prepare is not None:
-        return {"decoder_input_ids": prepare(labels=labels)}
-    shift = getattr(sys.modules[type(model).__module__], "shift_tokens_right", None)
-    if shift is None:
-        raise ValueError(f"{type(model).__name__} does not say how to shift its labels: pass decoder_input_ids")
-    config = model.config
-    return {"decoder_input_ids": shift(labels, config.pad_token_id, config.decoder_start_token_id)}
-
-
-def _picked_rows(call: Call, given: Tensor, layer_name: str) -> Tensor:
-    """The hidden states at the positions that the model has picked from the placeholder, (sequences, in_features)."""
-    assert call.hidden is not None
-    sequences, length = call.hidden.shape[:2]
-    positions = given.detach().reshape(len(given), -1)[:, 0].long() - 1
-    expected = (positions + 1).unsqueeze(1).expand_as(given)
-    inside = bool(((positions >= 0) & (positions < length)).all())
-    if len(given) != sequences or not inside or not torch.equal(expected.to(given), given):
-        raise ValueError(f"the model mixes the answers of several positions behind layer {layer_name!r}: no head fits")
-    return call.hidden[torch.arange(sequences, device=positions.device), positions]
-
-
-def _other_losses(model: PreTrainedModel, output: ModelOutput) -> Tensor | float:
-    """What the model adds to the loss of its answers: losses that need no labels, and that of a mixture's router."""
-    own = output.get("loss")
-    total: Tensor | float = 0.0 if own is None else own
-    if getattr(model.config, "output_router_logits", False):
-        router = output.get("aux_loss")
-        if router is None:
-            raise ValueError(
-                f"{type(model).__name__} computes its router's loss with that of the labels only: set "
-                f"output_router_logits=False in its configuration to train without it"
-            )
-        total = total + model.config.router_aux_loss_coef * router
-    return total

@@ -13,7 +13,8 @@ from labelemb.heads import Head
 from labelemb.heads.attach import head_for_layer
 from labelemb.heads.defaults import DEFAULT
 from labelemb.integrations.transformers.adapters import base_of, is_adapted, linear_layers, trained_copy
-from labelemb.integrations.transformers.attachment import IGNORED, Attachment, attachment_of
+from labelemb.integrations.transformers.attachment import Attachment, attachment_of
+from labelemb.integrations.transformers.targets import IGNORED
 from labelemb.integrations.transformers.training_parts import save_with_parts
 from labelemb.support.wording import closest
 
@@ -27,6 +28,7 @@ def attach_to_pretrained(
 
     >>> model = attach_to_pretrained(model)  # a classifier: bert.classifier, gpt2.score, roberta.classifier.out_proj
     >>> model = attach_to_pretrained(model, embedding="compressed", rank=100)  # a language or seq2seq model: lm_head
+    >>> model.train()  # `from_pretrained` gives models in eval mode
     >>> model(**inputs, labels=labels).loss.backward()
 
     In training mode a call with `labels` gives the head's loss. Everything else (evaluation, `generate`, a call without
