@@ -199,3 +199,16 @@ def test_a_last_layer_with_low_rank_factors_is_refused() -> None:
 def test_a_wrapped_layer_may_be_named() -> None:
     model = get_peft_model(plain("bert"), lora("bert"))
     assert attach_to_pretrained(model, "classifier").label_embedding.layer_name.startswith("classifier.modules_to_save")
+
+
+def test_models_of_model_init_that_were_wrapped_last_resume(tmp_path: Path) -> None:
+    for steps in (1, 2):
+        trainer = hf.Trainer(
+            None,
+            arguments(tmp_path, max_steps=steps, save_strategy="steps", save_steps=1),
+            train_dataset=first_token_rows(8),
+            model_init=lambda: before(plain("bert"), lora("bert")),
+            callbacks=[LabelEmbeddingCallback()],
+        )
+        trainer.train(resume_from_checkpoint=steps == 2)
+        assert (tmp_path / f"checkpoint-{steps}" / PARTS).exists()

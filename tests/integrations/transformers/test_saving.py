@@ -243,6 +243,27 @@ def test_save_model_of_the_trainer_writes_the_label_space(tmp_path: Path) -> Non
     assert LabelSpace.load(files[1]).names[4] == "word4"
 
 
+def test_models_of_model_init_are_saved_with_names_and_parts_and_resume(tmp_path: Path) -> None:
+    rows = [{"input_ids": row["input_ids"], "labels": row["input_ids"]} for row in first_token_rows(8)]
+    ends = []
+    for folder, steps in (("whole", 4), ("parts", 2), ("parts", 4)):
+        trainer = hf.Trainer(
+            None,
+            arguments(tmp_path / folder, max_steps=steps, save_strategy="steps", save_steps=2),
+            train_dataset=rows,
+            model_init=lambda: attach_to_pretrained(tiny_models.gpt2()),
+            callbacks=[LabelEmbeddingCallback()],
+            processing_class=word_tokenizer(),
+            data_collator=hf.default_data_collator,
+        )
+        trainer.train(resume_from_checkpoint=folder == "parts" and steps == 4)
+        checkpoint = tmp_path / folder / f"checkpoint-{steps}"
+        assert LabelSpace.load(checkpoint / "label_space.safetensors").names[4] == "word4"
+        ends.append(load_file(checkpoint / "model.safetensors") | load_file(checkpoint / PARTS))
+    for name, expected in ends[0].items():
+        assert torch.equal(ends[2][name], expected), name
+
+
 def test_without_a_tokenizer_tokens_are_numbers() -> None:
     model, _ = trained("gpt2")
     space = label_space(model)

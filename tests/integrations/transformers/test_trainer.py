@@ -158,6 +158,42 @@ def test_the_head_is_told_the_trainers_progress(tmp_path: Path) -> None:
     assert model.label_embedding.progress is None  # it ends with the training
 
 
+def test_a_head_with_total_steps_keeps_it(tmp_path: Path) -> None:
+    """In updates, also where an update has several calls."""
+    model = attach_to_pretrained(tiny_models.bert(), objective=Objective.rising_floor(), total_steps=2)
+    seen: list[float] = []
+    model.label_embedding.head.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(kwargs["progress"]), with_kwargs=True
+    )
+    trainer_of(model, first_token_rows(), arguments(tmp_path, max_steps=4, gradient_accumulation_steps=2)).train()
+    assert seen == [0, 0, 0.5, 0.5, 1, 1, 1, 1]
+    assert model.label_embedding.head.total_steps == 2
+
+
+@pytest.mark.parametrize("where", ["between updates", "in an update"])
+def test_what_the_trainer_said_ends_with_an_interruption(where: str, tmp_path: Path) -> None:
+    class Interrupted(hf.TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if where == "between updates":
+                raise KeyboardInterrupt
+
+        def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if where == "in an update":
+                raise KeyboardInterrupt
+
+    rows = first_token_rows(16)
+    model = attach_to_pretrained(tiny_models.bert(), objective=Objective.rising_floor())
+    args = arguments(tmp_path, max_steps=4, gradient_accumulation_steps=2)
+    with pytest.raises(KeyboardInterrupt):
+        trainer_of(model, rows, args, callbacks=[LabelEmbeddingCallback(), Interrupted()]).train()
+    batch = {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    model(**batch).loss.backward()
+    optimizer.step()
+    assert model.label_embedding.progress is None
+    assert model.label_embedding.head.total_steps is None
+
+
 def test_soft_start_counts_the_trainers_updates(tmp_path: Path) -> None:
     model = attach_to_pretrained(tiny_models.bert(), objective=Objective(soft_start=2))
     args = arguments(tmp_path, max_steps=4, gradient_accumulation_steps=2, logging_steps=1)
@@ -197,6 +233,17 @@ def test_a_loss_of_the_trainers_own_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="the head saw no labels in this update"):
         trainer_of(model, rows, arguments(tmp_path, max_steps=1), compute_loss_func=own_loss).train()
+
+
+def test_a_frozen_observer_is_refused_before_training(tmp_path: Path) -> None:
+    model = attach_to_pretrained(tiny_models.bert()).requires_grad_(False)
+    model.classifier.requires_grad_(True)
+    trainer = trainer_of(model, first_token_rows(), arguments(tmp_path, max_steps=1))
+    with pytest.raises(ValueError, match=r"observer is frozen.*freeze parameters before attach_to_pretrained"):
+        trainer.train()
+    assert trainer.state.global_step == 0
+    model.label_embedding.requires_grad_(True)
+    trainer.train()
 
 
 def test_a_model_without_a_head_is_refused_before_training(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.hooks import RemovableHandle
 from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -18,7 +20,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from labelemb.integrations.transformers.attachment import attachment_of
+from labelemb.integrations.transformers.attachment import Attachment, attachment_of
 from labelemb.integrations.transformers.example_losses import ExampleLosses
 from labelemb.integrations.transformers.names import label_names, save_label_space
 from labelemb.integrations.transformers.training_parts import load_training_parts, save_with_parts
@@ -57,6 +59,7 @@ class LabelEmbeddingCallback(TrainerCallback):
         self._losses = ExampleLosses()
         self._sums: Tensor | None = None  # (5,)
         self._updates = 0
+        self._hook: RemovableHandle | None = None
 
     def example_losses(self) -> np.ndarray:
         """The loss of each training example by its index, averaged over the epochs; NaN for one never seen."""
@@ -67,19 +70,20 @@ class LabelEmbeddingCallback(TrainerCallback):
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         model = kwargs["model"]
         if hasattr(model, "label_embedding"):  # on_train_begin says it where there is none
-            attachment_of(model).tokenizer = self._tokenizer_of(kwargs)
-            save_with_parts(model)  # PEFT may have wrapped the model after it was attached to
+            self._prepare(model, kwargs)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         model: PreTrainedModel = kwargs["model"]
         attachment = attachment_of(model)
+        self._prepare(model, kwargs)  # model_init may have made another one
         if args.label_smoothing_factor:
             raise ValueError(
                 f"label_smoothing_factor is {args.label_smoothing_factor}, but then the Trainer takes a loss of its "
                 f"own: set it to 0 (PlainHead(..., label_smoothing=) is the same as a head)"
             )
+        _check_observer(attachment)
         check_names(label_names(model, self._tokenizer_of(kwargs)), attachment.head.num_labels)  # not after hours
         if attachment.parts_missing:
             folder = self.resume_from or _output_folder(args) / f"checkpoint-{state.global_step}"
@@ -93,14 +97,14 @@ class LabelEmbeddingCallback(TrainerCallback):
             raise ValueError(f"record_losses is for one process, not for {args.world_size}")
         attachment.index_name, self._losses = self.record_losses, ExampleLosses()
         attachment.terms, self._sums, self._updates = None, None, 0
-        if attachment.head.clock.has_schedule:
-            attachment.head.total_steps = max(1, state.max_steps)
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         attachment = attachment_of(kwargs["model"])
-        attachment.progress = min(1.0, state.global_step / max(1, state.max_steps))
+        attachment.end_update()
+        attachment.begin_update(state.global_step, max(1, state.max_steps))
+        self._end_with_next_step(attachment)
 
     def on_substep_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -108,6 +112,7 @@ class LabelEmbeddingCallback(TrainerCallback):
         self._collect(kwargs["model"])
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        attachment_of(kwargs["model"]).end_update()
         self._collect(kwargs["model"])
         self._updates += 1
 
@@ -128,11 +133,25 @@ class LabelEmbeddingCallback(TrainerCallback):
     ) -> None:
         model: PreTrainedModel = kwargs["model"]
         attachment = attachment_of(model)
-        attachment.progress = None
         if attachment.parts_missing and state.best_model_checkpoint is not None:
             load_training_parts(model, state.best_model_checkpoint, same_weights=True)
         if args.should_save:
             save_label_space(model, _output_folder(args), self._tokenizer_of(kwargs))
+
+    def _prepare(self, model: PreTrainedModel, kwargs: dict[str, Any]) -> None:
+        attachment_of(model).tokenizer = self._tokenizer_of(kwargs)
+        save_with_parts(model)  # PEFT may have wrapped the model after it was attached to
+
+    def _end_with_next_step(self, attachment: Attachment) -> None:
+        """End the update with the next step of any optimiser: a Trainer that is interrupted does not say so."""
+        if self._hook is not None:
+            self._hook.remove()
+
+        def end_update(*unused: object) -> None:
+            attachment.end_update()
+            handle.remove()
+
+        self._hook = handle = register_optimizer_step_post_hook(end_update)
 
     def _collect(self, model: PreTrainedModel) -> None:
         """Add the terms of one call up; the calls of an update have divided by the labels of the whole update."""
@@ -157,6 +176,16 @@ class LabelEmbeddingCallback(TrainerCallback):
     def _tokenizer_of(self, kwargs: dict[str, Any]) -> PreTrainedTokenizerBase | None:
         given = self.tokenizer or kwargs.get("processing_class")
         return given if isinstance(given, PreTrainedTokenizerBase) else None
+
+
+def _check_observer(attachment: Attachment) -> None:
+    # asked of the attachment: PEFT freezes the head, and the attachment undoes that
+    observer = [p.requires_grad for name, p in attachment.named_parameters() if name.startswith("head.observer.")]
+    if observer and not any(observer):
+        raise ValueError(
+            "the head's observer is frozen, so that its soft labels would never be learned: freeze parameters before "
+            "attach_to_pretrained, or unfreeze model.label_embedding.parameters()"
+        )
 
 
 def _output_folder(args: TrainingArguments) -> Path:
