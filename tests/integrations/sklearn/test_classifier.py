@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 import torch
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_digits, make_blobs
+from sklearn.datasets import load_digits
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -21,26 +21,9 @@ from sklearn.preprocessing import StandardScaler
 from labelemb import CompressedEmbedding, DenseEmbedding, LabelEmbeddingHead, Objective, RunningEmbedding
 from labelemb.integrations.sklearn import LabelEmbeddingClassifier
 from labelemb.integrations.sklearn.examples import SparseBatch
+from tests.helpers.classifiers import NAMES, quick, same_network
 
-NAMES = np.array(["apple", "bread", "cheese", "dates"])
 METHODS = ["plain", "label-smoothing", "label-embedding", "online-smoothing", "confidence-penalty", "teacher-free"]
-
-
-def quick(**options: Any) -> LabelEmbeddingClassifier:
-    """A small network, trained in a moment."""
-    settings = {"hidden_layer_sizes": (12,), "max_iter": 8, "learning_rate_init": 0.02, "random_state": 0}
-    return LabelEmbeddingClassifier(**settings | options)
-
-
-@pytest.fixture(scope="module")
-def blobs() -> tuple[np.ndarray, np.ndarray]:
-    """450 rows of four classes that overlap a little: three batches a pass."""
-    X, y = make_blobs(450, centers=4, n_features=5, cluster_std=2.0, random_state=0)
-    return X / 5, NAMES[y]
-
-
-def same_network(one: LabelEmbeddingClassifier, other: LabelEmbeddingClassifier, *, rtol: float = 0.0) -> None:
-    torch.testing.assert_close(one.network_.state_dict(), other.network_.state_dict(), rtol=rtol, atol=rtol)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -149,49 +132,6 @@ def test_early_stopping_keeps_the_best_state(blobs: tuple[np.ndarray, np.ndarray
     best = shorter.fit(*blobs).n_iter_ - 3
     fresh = quick(early_stopping=True, n_iter_no_change=3, max_iter=best, objective=Objective(), calibrate=False)
     same_network(fresh.fit(*blobs), shorter)
-
-
-def test_partial_fit_learns_from_parts_and_goes_on_after_pickling(blobs: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = blobs
-    straight, pickled = quick(), quick()
-    for start in (0, 150, 300, 0, 150, 300):
-        part = slice(start, start + 150)
-        straight.partial_fit(X[part], y[part], classes=NAMES)
-        file = io.BytesIO()
-        joblib.dump(pickled.partial_fit(X[part], y[part], classes=NAMES), file)
-        file.seek(0)
-        pickled = joblib.load(file)
-    same_network(straight, pickled)
-    assert straight.n_iter_ == 6
-    for _ in range(30):
-        straight.partial_fit(X, y)
-    assert straight.score(X, y) > 0.9
-
-
-def test_warm_start_goes_on(blobs: tuple[np.ndarray, np.ndarray]) -> None:
-    classifier = quick(warm_start=True).fit(*blobs)
-    first = list(classifier.loss_curve_)
-    assert classifier.temperature_ != 1
-    classifier.set_params(learning_rate_init=0.01, calibrate=False).fit(*blobs)
-    assert classifier.temperature_ == 1
-    assert classifier.n_iter_ == 16
-    assert classifier.loss_curve_[:8] == first
-    assert classifier.loss_curve_[8] < first[1]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"method": "plain"},
-        {"hidden_layer_sizes": (9,)},
-        {"objective": Objective()},
-        {"embedding": "running"},
-    ],
-)
-def test_warm_start_refuses_another_network(change: dict[str, Any], blobs: tuple[np.ndarray, np.ndarray]) -> None:
-    classifier = quick(warm_start=True, max_iter=1).fit(*blobs)
-    with pytest.raises(ValueError, match=f"cannot go on .* {next(iter(change))} was .* and is now"):
-        classifier.set_params(**change).fit(*blobs)
 
 
 def test_a_stored_classifier_gives_the_same_answers(blobs: tuple[np.ndarray, np.ndarray]) -> None:
