@@ -123,6 +123,29 @@ def test_class_weights_are_weights_of_rows(blobs: tuple[np.ndarray, np.ndarray])
     same_network(quick(class_weight=share).fit(X, y), by_rows, rtol=1e-9)
 
 
+@pytest.mark.parametrize("weight", [1.0, 3.0])
+def test_balanced_class_weights_do_not_count_rows_of_weight_zero(
+    weight: float, blobs: tuple[np.ndarray, np.ndarray]
+) -> None:
+    X, y = blobs
+    keep = (y != "apple") | (np.arange(len(y)) % 5 == 0)
+    found = quick(class_weight="balanced").fit(X, y, weight * keep)
+    same_network(found, quick(class_weight="balanced").fit(X[keep], y[keep]), rtol=0 if weight == 1 else 1e-9)
+    share = {name: 1 / (y[keep] == name).sum() for name in NAMES}
+    same_network(found, quick(class_weight=share).fit(X, y, keep), rtol=1e-9)
+
+
+def test_a_class_without_rows_that_weigh_something_stays_a_class(blobs: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = blobs
+    keep = y != "cheese"
+    found = quick(class_weight="balanced").fit(X, y, keep)
+    assert list(found.classes_) == list(NAMES)
+    share = {name: 1 / max(1, (y[keep] == name).sum()) for name in NAMES}
+    same_network(found, quick(class_weight=share).fit(X, y, keep), rtol=1e-9)
+    with pytest.raises(ValueError, match=r"(?i)sample weights"):
+        quick(class_weight="balanced").fit(X, y, np.zeros(len(y)))
+
+
 def test_early_stopping_keeps_the_best_state(blobs: tuple[np.ndarray, np.ndarray]) -> None:
     classifier = quick(early_stopping=True, n_iter_no_change=3, max_iter=100).fit(*blobs)
     scores = classifier.validation_scores_

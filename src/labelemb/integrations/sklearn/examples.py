@@ -88,11 +88,24 @@ def make_examples(X: Any, y: np.ndarray, classes: np.ndarray, *, sample_weight: 
     if len(unknown):
         raise ValueError(f"y has the class {unknown[0]!r}, which is not among the classes {list(classes)}")
     weights = None
-    if sample_weight is not None or class_weight is not None:
+    if sample_weight is not None:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if class_weight is not None:
-            weights = weights * compute_class_weight(class_weight, classes=classes, y=y)[labels]
     index = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
+    if class_weight is not None and len(index):
+        of_rows = _weights_of_classes(class_weight, classes, y[index])[labels]
+        weights = of_rows if weights is None else weights * of_rows
+        index = np.flatnonzero(weights)
     if not len(index):
         raise ValueError("all sample weights are zero, but some row must weigh something")
     return Examples(Rows(X), labels, weights, index)
+
+
+def _weights_of_classes(class_weight: Any, classes: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The weight of each class, (classes,), where `y` are the labels of the rows that weigh something.
+
+    "balanced" has no weight for a class without such rows, and none is needed: it is 1.
+    """
+    counted = np.isin(classes, y) if isinstance(class_weight, str) else np.full(len(classes), True)
+    weights = np.ones(len(classes))
+    weights[counted] = compute_class_weight(class_weight, classes=classes[counted], y=y)
+    return weights
