@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from typing import Any
 
 import joblib
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from labelemb import Objective
 from tests.helpers.classifiers import NAMES, quick, same_network
@@ -56,3 +59,61 @@ def test_warm_start_refuses_another_network(change: dict[str, Any], blobs: Data)
     classifier = quick(warm_start=True, max_iter=1).fit(*blobs)
     with pytest.raises(ValueError, match=f"cannot go on .* {next(iter(change))} was .* and is now"):
         classifier.set_params(**change).fit(*blobs)
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        (torch.tensor([1.0, 2.0, 3.0, 1.0]), torch.tensor([1.0, 2.0, 3.0, 4.0])),
+        (torch.tensor([1.0, 2.0, 3.0, 1.0]), None),
+    ],
+)
+def test_warm_start_compares_tensors_among_the_options_by_value(
+    value: Tensor, other: Tensor | None, blobs: Data
+) -> None:
+    classifier = quick(warm_start=True, max_iter=1, method_options={"weight": value}).fit(*blobs)
+    classifier.set_params(method_options={"weight": value.clone()}).fit(*blobs)
+    assert classifier.n_iter_ == 2
+    with pytest.raises(ValueError, match=r"cannot go on .* method_options was .* and is now"):
+        classifier.set_params(method_options={"weight": other}).fit(*blobs)
+
+
+@pytest.mark.parametrize(
+    ("change", "group", "setting"),
+    [
+        ({"learning_rate_init": 0.3}, 0, "lr"),
+        ({"embedding_learning_rate": 0.3}, 1, "lr"),
+        ({"alpha": 0.3}, 0, "weight_decay"),
+    ],
+)
+def test_rates_and_penalty_can_change_between_calls_of_partial_fit(
+    change: dict[str, float], group: int, setting: str, blobs: Data
+) -> None:
+    changed, same = (quick(embedding="dense").partial_fit(*blobs, classes=NAMES) for _ in range(2))
+    expected = copy.deepcopy(same._optimizer.param_groups)
+    changed.set_params(**change).partial_fit(*blobs)
+    same.partial_fit(*blobs)
+    with pytest.raises(AssertionError):
+        same_network(changed, same)
+    for number, found in enumerate(changed._optimizer.param_groups):
+        for name in ("lr", "weight_decay"):
+            asked = (number, name) == (group, setting)
+            assert found[name] == (0.3 if asked else expected[number][name])
+    steps = {int(state["step"]) for state in changed._optimizer.state.values()}
+    assert steps == {6}  # Adam went on: two calls of three batches
+
+
+def test_a_vanishing_rate_stops_a_stream(blobs: Data) -> None:
+    classifier = quick().partial_fit(*blobs, classes=NAMES)
+    before = classifier.predict_proba(blobs[0])
+    classifier.set_params(learning_rate_init=1e-12, embedding_learning_rate=1e-12).partial_fit(*blobs)
+    np.testing.assert_allclose(classifier.predict_proba(blobs[0]), before, atol=1e-9)
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_a_fit_without_early_stopping_has_no_validation_scores(warm_start: bool, blobs: Data) -> None:
+    classifier = quick(early_stopping=True, warm_start=warm_start).fit(*blobs)
+    assert classifier.best_validation_score_ == max(classifier.validation_scores_)
+    classifier.set_params(early_stopping=False).fit(*blobs)
+    assert classifier.validation_scores_ is classifier.best_validation_score_ is None
+    assert quick().partial_fit(*blobs, classes=NAMES).validation_scores_ is None

@@ -103,7 +103,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
     temperature_ : what the logits are divided by in `predict_proba`.
     n_iter_ : passes so far, those before a warm start included.
     loss_, loss_curve_ : the mean loss of the last pass, and of all passes so far.
-    validation_scores_, best_validation_score_ : with early stopping, the accuracy after each pass and the best.
+    validation_scores_, best_validation_score_ : the accuracy after each pass and the best; None without early stopping.
 
     Examples
     --------
@@ -115,6 +115,9 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
 
     network_: Network
     classes_: np.ndarray
+    loss_curve_: list[float]
+    validation_scores_: list[float] | None
+    best_validation_score_: float | None
     _optimizer: torch.optim.Optimizer | None
     _random: np.random.RandomState
 
@@ -189,6 +192,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         if going_on:
             self._check_design(X)
             self._random = random
+            self.validation_scores_ = self.best_validation_score_ = None
         else:
             self._start(X, classes, random, rows_per_epoch=len(examples))
         self._optimizer = None  # a later partial_fit starts one of its own: it would triple the size of every pickle
@@ -222,8 +226,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
             self._start(X, known, check_random_state(self.random_state), rows_per_epoch=None)
         else:
             self._check_design(X)
-        if self._optimizer is None:
-            self._optimizer = self._make_optimizer()
+        self._optimizer = self._make_optimizer(before=self._optimizer)
         planned = MOST_PASSES if self.max_iter is None else self.max_iter
         progress = (min(1.0, self.n_iter_ / planned), min(1.0, (self.n_iter_ + 1) / planned))
         with threads(self.n_jobs):
@@ -290,19 +293,21 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         self.network_ = make_network(design, rows_per_epoch=rows_per_epoch, seed=seed, dtype=precision_of(X))
         self.classes_, self._random, self._optimizer = classes, random, None
         self.n_iter_ = 0
-        self.loss_curve_: list[float] = []
+        self.loss_curve_ = []
+        self.validation_scores_ = self.best_validation_score_ = None
 
     def _check_design(self, X: Any) -> None:
         changed = self.network_.design.difference(self._design(X, self.classes_))
         if changed:
             raise ValueError(f"the training cannot go on with the network that is there: {changed}")
 
-    def _make_optimizer(self) -> torch.optim.Optimizer:
+    def _make_optimizer(self, before: torch.optim.Optimizer | None = None) -> torch.optim.Optimizer:
         return make_optimizer(
             self.network_,
             lr=self.learning_rate_init,
             embedding_lr=self.embedding_learning_rate,
             alpha=self.alpha,
+            before=before,
         )
 
     def _train(self, examples: Examples, held_out: Examples | None) -> None:

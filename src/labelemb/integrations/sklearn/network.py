@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -47,9 +48,19 @@ class Design:
         """The first setting in which the two differ, in words; empty if they are equal."""
         for name in (each.name for each in fields(self)):
             mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
+            if not _equal(mine, theirs):
                 return f"{name} was {mine!r} and is now {theirs!r}"
         return ""
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two settings are equal, tensors and arrays if all their values are: their `==` gives no single answer."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(value, other[name]) for name, value in one.items())
+    for kind, same in ((Tensor, torch.equal), (np.ndarray, np.array_equal)):
+        if isinstance(one, kind) or isinstance(other, kind):
+            return type(one) is type(other) and one.dtype == other.dtype and same(one, other)
+    return one is other or bool(one == other)
 
 
 class FirstLayer(nn.Module):

@@ -35,11 +35,21 @@ def planned_passes(examples: Examples, batch_size: int | Literal["auto"], max_it
     return min(max(FEWEST_PASSES, passes), MOST_PASSES)
 
 
-def make_optimizer(network: Network, *, lr: float, embedding_lr: float, alpha: float) -> torch.optim.Optimizer:
-    """Adam in one fused kernel: most of the time goes into the first layer's weights, which are many for text."""
+def make_optimizer(
+    network: Network, *, lr: float, embedding_lr: float, alpha: float, before: torch.optim.Optimizer | None = None
+) -> torch.optim.Optimizer:
+    """Adam with these rates and penalty, in one fused kernel; `before`, with its averages, if there is one.
+
+    Most of the time goes into the first layer's weights, which are many for text.
+    """
     layers, *embedding = network.head.parameter_groups(lr=lr, embedding_lr=embedding_lr, weight_decay=alpha)
     layers["params"] = [*network.body.parameters(), *layers["params"]]
-    return torch.optim.Adam([layers, *embedding], lr=lr, fused=True)
+    groups = [layers, *embedding]
+    if before is None:
+        return torch.optim.Adam(groups, lr=lr, fused=True)
+    for group, current in zip(before.param_groups, groups, strict=True):
+        group.update(lr=current["lr"], weight_decay=current["weight_decay"])
+    return before
 
 
 def train_pass(
