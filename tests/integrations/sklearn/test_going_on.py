@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from labelemb import Objective
+from labelemb.integrations.sklearn import classifier as classifier_module
 from tests.helpers.classifiers import NAMES, quick, same_network
 
 Data = tuple[np.ndarray, np.ndarray]
@@ -76,6 +77,47 @@ def test_warm_start_compares_tensors_among_the_options_by_value(
     assert classifier.n_iter_ == 2
     with pytest.raises(ValueError, match=r"cannot go on .* method_options was .* and is now"):
         classifier.set_params(method_options={"weight": other}).fit(*blobs)
+
+
+@pytest.fixture
+def progress(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+    """Where each pass began and ended in the schedule."""
+    seen: list[tuple[float, float]] = []
+
+    def noted(*arguments: Any) -> float:
+        seen.append(arguments[-1])
+        return original(*arguments)
+
+    original = classifier_module.train_pass
+    monkeypatch.setattr(classifier_module, "train_pass", noted)
+    return seen
+
+
+def test_partial_fit_after_a_fit_stays_at_the_end_of_its_schedule(
+    progress: list[tuple[float, float]], blobs: Data
+) -> None:
+    classifier = quick(max_iter=None, batch_size=8).fit(*blobs)
+    assert classifier.n_iter_ == 36  # 2,000 updates
+    classifier.partial_fit(*blobs).set_params(max_iter=500).partial_fit(*blobs)
+    assert progress[-3:] == [(35 / 36, 1), (1, 1), (1, 1)]
+
+
+def test_partial_fit_goes_on_in_the_schedule_of_a_fit_that_stopped_early(
+    progress: list[tuple[float, float]], blobs: Data
+) -> None:
+    classifier = quick(early_stopping=True, n_iter_no_change=2, max_iter=50).fit(*blobs)
+    assert classifier.n_iter_ < 50
+    classifier.set_params(early_stopping=False, max_iter=None).partial_fit(*blobs)
+    assert progress[-1] == ((classifier.n_iter_ - 1) / 50, classifier.n_iter_ / 50)
+
+
+def test_partial_fit_alone_counts_its_calls(progress: list[tuple[float, float]], blobs: Data) -> None:
+    classifier = quick(max_iter=2)
+    for _ in range(3):
+        classifier.partial_fit(*blobs, classes=NAMES)
+    assert progress == [(0, 0.5), (0.5, 1), (1, 1)]
+    quick(max_iter=None).partial_fit(*blobs, classes=NAMES)
+    assert progress[-1] == (0, 1 / 200)
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
     best_validation_score_: float | None
     _optimizer: torch.optim.Optimizer | None
     _random: np.random.RandomState
+    _planned_passes: int | None  # of the last fit, with those before it; None before any
 
     def __init__(
         self,
@@ -207,7 +208,8 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         """One pass over these rows, going on from whatever was learned before.
 
         The first call needs all `classes`. Each call counts as one of `max_iter` passes (200 if it is None) in the
-        objective's schedule, which stays at its end after so many. The temperature is left as it is.
+        objective's schedule, which stays at its end after so many; after a `fit` that schedule is the one of the fit.
+        The temperature is left as it is.
         """
         check_parameters(self.get_params(deep=False))
         if self.early_stopping:
@@ -227,7 +229,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         else:
             self._check_design(X)
         self._optimizer = self._make_optimizer(before=self._optimizer)
-        planned = MOST_PASSES if self.max_iter is None else self.max_iter
+        planned = self._planned_passes or self.max_iter or MOST_PASSES
         progress = (min(1.0, self.n_iter_ / planned), min(1.0, (self.n_iter_ + 1) / planned))
         with threads(self.n_jobs):
             self._pass(examples, self._optimizer, progress)
@@ -292,7 +294,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         seed, design = int(random.randint(np.iinfo(np.int32).max)), self._design(X, classes)
         self.network_ = make_network(design, rows_per_epoch=rows_per_epoch, seed=seed, dtype=precision_of(X))
         self.classes_, self._random, self._optimizer = classes, random, None
-        self.n_iter_ = 0
+        self.n_iter_, self._planned_passes = 0, None
         self.loss_curve_ = []
         self.validation_scores_ = self.best_validation_score_ = None
 
@@ -314,6 +316,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         optimizer = self._make_optimizer()
         best = None if held_out is None else BestState(self.network_, tol=self.tol, patience=self.n_iter_no_change)
         start, end = self.n_iter_, self.n_iter_ + planned_passes(examples, self.batch_size, self.max_iter)
+        self._planned_passes = end
         for done in range(start, end):
             self._pass(examples, optimizer, (done / end, (done + 1) / end))
             if best is not None and held_out is not None:
