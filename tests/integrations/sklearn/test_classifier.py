@@ -234,17 +234,6 @@ def test_the_default_is_that_of_the_library(blobs: tuple[np.ndarray, np.ndarray]
     assert found.objective == expected.objective
 
 
-def test_a_fit_that_fails_leaves_an_earlier_one_as_it_was(blobs: tuple[np.ndarray, np.ndarray]) -> None:
-    X, y = blobs
-    classifier = quick().fit(X, y)
-    expected = classifier.predict_proba(X)
-    other = np.arange(len(y)) % 5
-    with pytest.raises(ValueError, match="rank"):
-        classifier.set_params(rank=3).fit(X, other)
-    assert list(classifier.classes_) == list(NAMES)
-    np.testing.assert_array_equal(classifier.predict_proba(X), expected)
-
-
 def test_an_embedding_module_among_the_options_is_not_trained_itself(blobs: tuple[np.ndarray, np.ndarray]) -> None:
     embedding = DenseEmbedding(4)
     before = embedding.weight.detach().clone()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -15,8 +16,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from labelemb.embeddings.make import EmbeddingName
 from labelemb.heads.defaults import DEFAULT
 from labelemb.integrations.sklearn.examples import Examples, Rows, make_examples, precision_of
-from labelemb.integrations.sklearn.network import Design, Network, make_network
-from labelemb.integrations.sklearn.parameters import check_parameters, layer_sizes, threads
+from labelemb.integrations.sklearn.failures import (
+    check_finite,
+    earlier_attributes_after_error,
+    earlier_state_after_error,
+)
+from labelemb.integrations.sklearn.network import Network, make_network
+from labelemb.integrations.sklearn.parameters import check_parameters, design_of, threads
 from labelemb.integrations.sklearn.training import (
     MOST_PASSES,
     BestState,
@@ -176,32 +182,8 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train for `max_iter` passes, or until early stopping. Rows of weight 0 take part in nothing."""
         check_parameters(self.get_params(deep=False))
-        going_on = self.warm_start and hasattr(self, "network_")
-        X, y = self._read(X, y, reset=not going_on)
-        check_classification_targets(y)
-        classes = np.unique(y)
-        if going_on and not np.array_equal(classes, self.classes_):
-            raise ValueError(
-                f"warm_start goes on with the classes {list(self.classes_)}, but y has {list(classes)}: "
-                f"use warm_start=False"
-            )
-        random = check_random_state(self.random_state)
-        examples = self._examples(X, y, classes, sample_weight).with_mean_weight_one()
-        held_out = None
-        if self.early_stopping:
-            examples, held_out = examples.split(self.validation_fraction, random)
-        if going_on:
-            self._check_design(X)
-            self._random = random
-            self.validation_scores_ = self.best_validation_score_ = None
-        else:
-            self._start(X, classes, random, rows_per_epoch=len(examples))
-        self._optimizer = None  # a later partial_fit starts one of its own: it would triple the size of every pickle
-        self.network_.head.temperature.fill_(1)  # that before a warm start fitted another network
-        with threads(self.n_jobs):
-            self._train(examples, held_out)
-            if self.calibrate:
-                calibrate(self.network_, examples, held_out)
+        with earlier_attributes_after_error(self):
+            self._fit(X, y, sample_weight)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -216,23 +198,8 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("partial_fit has nothing to hold out from, but early_stopping is True")
         if self.class_weight == "balanced":
             raise ValueError("class_weight='balanced' needs all data, but partial_fit sees a part: pass a dictionary")
-        first = not hasattr(self, "network_")
-        if first and classes is None:
-            raise ValueError("the first call of partial_fit needs all classes: pass classes=")
-        X, y = self._read(X, y, reset=first)
-        known = self.classes_ if classes is None else np.unique(classes)
-        if not first and not np.array_equal(known, self.classes_):
-            raise ValueError(f"classes is {list(known)}, but earlier calls had {list(self.classes_)}")
-        examples = self._examples(X, y, known, sample_weight)
-        if first:
-            self._start(X, known, check_random_state(self.random_state), rows_per_epoch=None)
-        else:
-            self._check_design(X)
-        self._optimizer = self._make_optimizer(before=self._optimizer)
-        planned = self._planned_passes or self.max_iter or MOST_PASSES
-        progress = (min(1.0, self.n_iter_ / planned), min(1.0, (self.n_iter_ + 1) / planned))
-        with threads(self.n_jobs):
-            self._pass(examples, self._optimizer, progress)
+        with earlier_attributes_after_error(self):
+            self._partial_fit(X, y, classes, sample_weight)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -268,30 +235,71 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        going_on = self.warm_start and hasattr(self, "network_")
+        X, y = self._read(X, y, reset=not going_on)
+        check_classification_targets(y)
+        classes = np.unique(y)
+        if going_on and not np.array_equal(classes, self.classes_):
+            raise ValueError(
+                f"warm_start goes on with the classes {list(self.classes_)}, but y has {list(classes)}: "
+                f"use warm_start=False"
+            )
+        random = check_random_state(self.random_state)
+        examples = self._examples(X, y, classes, sample_weight).with_mean_weight_one()
+        held_out = None
+        if self.early_stopping:
+            examples, held_out = examples.split(self.validation_fraction, random)
+        if going_on:
+            self._check_design(X)
+            self._random, self.loss_curve_ = random, list(self.loss_curve_)
+            self.validation_scores_ = self.best_validation_score_ = None
+        else:
+            self._start(X, classes, random, rows_per_epoch=len(examples))
+        self._optimizer = None  # a later partial_fit starts one of its own: it would triple the size of every pickle
+        optimizer = self._make_optimizer()
+        with self._training(optimizer, new=not going_on):
+            self.network_.head.temperature.fill_(1)  # that before a warm start fitted another network
+            self._train(examples, held_out, optimizer)
+            if self.calibrate:
+                calibrate(self.network_, examples, held_out)
+
+    def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> None:
+        first = not hasattr(self, "network_")
+        if first and classes is None:
+            raise ValueError("the first call of partial_fit needs all classes: pass classes=")
+        X, y = self._read(X, y, reset=first)
+        known = self.classes_ if classes is None else np.unique(classes)
+        if not first and not np.array_equal(known, self.classes_):
+            raise ValueError(f"classes is {list(known)}, but earlier calls had {list(self.classes_)}")
+        examples = self._examples(X, y, known, sample_weight)
+        if first:
+            self._start(X, known, check_random_state(self.random_state), rows_per_epoch=None)
+        else:
+            self._check_design(X)
+        self._optimizer = self._make_optimizer(before=self._optimizer)
+        planned = self._planned_passes or self.max_iter or MOST_PASSES
+        progress = (min(1.0, self.n_iter_ / planned), min(1.0, (self.n_iter_ + 1) / planned))
+        with self._training(self._optimizer, new=first):
+            self._pass(examples, self._optimizer, progress)
+
+    @contextmanager
+    def _training(self, optimizer: torch.optim.Optimizer, *, new: bool) -> Iterator[None]:
+        """`n_jobs` threads; after an error a network that is not new is what it was before."""
+        undo = nullcontext() if new else earlier_state_after_error(self.network_, optimizer)
+        with threads(self.n_jobs), undo:
+            yield
+
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
         return validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32), reset=reset)
 
     def _examples(self, X: Any, y: np.ndarray, classes: np.ndarray, sample_weight: Any) -> Examples:
         return make_examples(X, y, classes, sample_weight=sample_weight, class_weight=self.class_weight)
 
-    def _design(self, X: Any, classes: np.ndarray) -> Design:
-        if len(classes) < 2:
-            raise ValueError(f"a classifier needs 2 classes or more, but there is 1 class: {classes[0]!r}")
-        return Design(
-            num_features=X.shape[1],
-            hidden_layer_sizes=layer_sizes(self.hidden_layer_sizes),
-            num_labels=len(classes),
-            activation=self.activation,
-            method=self.method,
-            embedding=self.embedding,
-            rank=self.rank,
-            objective=self.objective,
-            method_options=dict(self.method_options or {}),
-        )
-
     def _start(self, X: Any, classes: np.ndarray, random: np.random.RandomState, *, rows_per_epoch: int | None) -> None:
-        """A fresh network for these classes, and nothing learned yet. An error leaves an earlier fit as it was."""
-        seed, design = int(random.randint(np.iinfo(np.int32).max)), self._design(X, classes)
+        """A fresh network for these classes, and nothing learned yet."""
+        seed = int(random.randint(np.iinfo(np.int32).max))
+        design = design_of(self.get_params(deep=False), X.shape[1], classes)
         self.network_ = make_network(design, rows_per_epoch=rows_per_epoch, seed=seed, dtype=precision_of(X))
         self.classes_, self._random, self._optimizer = classes, random, None
         self.n_iter_, self._planned_passes = 0, None
@@ -299,7 +307,8 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         self.validation_scores_ = self.best_validation_score_ = None
 
     def _check_design(self, X: Any) -> None:
-        changed = self.network_.design.difference(self._design(X, self.classes_))
+        design = design_of(self.get_params(deep=False), X.shape[1], self.classes_)
+        changed = self.network_.design.difference(design)
         if changed:
             raise ValueError(f"the training cannot go on with the network that is there: {changed}")
 
@@ -312,8 +321,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
             before=before,
         )
 
-    def _train(self, examples: Examples, held_out: Examples | None) -> None:
-        optimizer = self._make_optimizer()
+    def _train(self, examples: Examples, held_out: Examples | None, optimizer: torch.optim.Optimizer) -> None:
         best = None if held_out is None else BestState(self.network_, tol=self.tol, patience=self.n_iter_no_change)
         start, end = self.n_iter_, self.n_iter_ + planned_passes(examples, self.batch_size, self.max_iter)
         self._planned_passes = end
@@ -333,11 +341,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         order = self._random.permutation(examples.index) if self.shuffle else examples.index
         batches = count_batches(examples, self.batch_size)
         self.loss_ = train_pass(self.network_, optimizer, examples, order, batches, progress)
-        if not np.isfinite(self.loss_):
-            raise ValueError(
-                f"the loss is {self.loss_} in pass {self.n_iter_ + 1}: scale the features, or lower "
-                f"learning_rate_init ({self.learning_rate_init})"
-            )
+        check_finite(self.loss_, self.network_, optimizer, number_of_pass=self.n_iter_ + 1)
         self.n_iter_ += 1
         self.loss_curve_.append(self.loss_)
         if self.verbose:

@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 from joblib import effective_n_jobs  # type: ignore[import-untyped]  # ships no type information
 
 from labelemb.embeddings.make import NAMES
 from labelemb.heads import registry
-from labelemb.integrations.sklearn.network import ACTIVATIONS
+from labelemb.integrations.sklearn.network import ACTIVATIONS, Design
 from labelemb.losses.objective import Objective
 
 
@@ -30,6 +31,9 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     _number(parameters, "embedding_learning_rate", 0, exclusive=True)
     _number(parameters, "alpha", 0)
     _number(parameters, "tol", 0)
+    n_jobs = parameters["n_jobs"]
+    if n_jobs is not None and not (isinstance(n_jobs, Integral) and n_jobs):
+        raise ValueError(f"n_jobs is {n_jobs!r}, but must be a whole number other than 0, or None")
     if parameters["early_stopping"]:
         _number(parameters, "validation_fraction", 0, exclusive=True)
         if parameters["validation_fraction"] >= 1:
@@ -45,6 +49,23 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
                     f"{name} is {parameters[name]!r}, but only method='label-embedding' has one; "
                     f"the method is {parameters['method']!r}"
                 )
+
+
+def design_of(parameters: Mapping[str, Any], num_features: int, classes: np.ndarray) -> Design:
+    """The network that these parameters ask for."""
+    if len(classes) < 2:
+        raise ValueError(f"a classifier needs 2 classes or more, but there is 1 class: {classes[0]!r}")
+    return Design(
+        num_features=num_features,
+        hidden_layer_sizes=layer_sizes(parameters["hidden_layer_sizes"]),
+        num_labels=len(classes),
+        activation=parameters["activation"],
+        method=parameters["method"],
+        embedding=parameters["embedding"],
+        rank=parameters["rank"],
+        objective=parameters["objective"],
+        method_options=dict(parameters["method_options"] or {}),
+    )
 
 
 def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
