@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 import torch.distributed as dist
@@ -69,16 +70,31 @@ def copied_state(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}
 
 
+_suspended = ContextVar("suspended", default=False)
+
+
 class _SumOverProcesses:
     """`sum_over_processes(x)`: x summed over all processes of the default group; x itself in a single process.
 
-    Set `enabled = False` where processes of one group train different models.
+    Where processes of one group train different models, use `with sum_over_processes.suspended():` around one training,
+    or set `enabled = False` for everything in this process.
     """
 
     enabled = True
 
     def active(self) -> bool:
-        return self.enabled and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+        in_group = self.enabled and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+        # torch.compile cannot read context variables: compiled graphs always sum
+        return in_group and (torch.compiler.is_compiling() or not _suspended.get())
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Leave every sum to this process inside the block. Other threads go on summing."""
+        token = _suspended.set(True)
+        try:
+            yield
+        finally:
+            _suspended.reset(token)
 
     def processes(self) -> int:
         """How many are summed over."""

@@ -36,6 +36,7 @@ from labelemb.integrations.sklearn.training import (
 )
 from labelemb.labelspace import LabelSpace
 from labelemb.losses.objective import Objective
+from labelemb.support.tensors import sum_over_processes
 
 
 class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
@@ -285,9 +286,9 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
 
     @contextmanager
     def _training(self, optimizer: torch.optim.Optimizer, *, new: bool) -> Iterator[None]:
-        """`n_jobs` threads; after an error a network that is not new is what it was before."""
+        """`n_jobs` threads and no other processes; after an error a network that is not new is what it was before."""
         undo = nullcontext() if new else earlier_state_after_error(self.network_, optimizer)
-        with threads(self.n_jobs), undo:
+        with threads(self.n_jobs), sum_over_processes.suspended(), undo:
             yield
 
     def _read(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
