@@ -43,7 +43,8 @@ class LabelEmbeddingCallback(Callback):
 
     - "terms/hard", "terms/soft", "terms/observer", "terms/cap" and "terms/embedding" go to the module's logger.
     - While the Trainer fits, also in validation, the head gets `progress=` from it (a mass floor and `soft_start` need
-      it), unless the module passes it itself or the head was made with `total_steps=`.
+      it), unless the module passes it itself. A head that was made with `total_steps=` has the updates compared with
+      that.
     - At the end `label_space.safetensors` is written to the logger's folder (without a logger, default_root_dir), and a
       heatmap of it to TensorBoard, if that is the logger and matplotlib is installed; of more than 150 labels it shows
       those with the strongest resemblances.
@@ -74,7 +75,8 @@ class LabelEmbeddingCallback(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert self._head is not None
-        if self._head.total_steps is not None:  # it counts its own calls
+        if self._head.total_steps is not None:
+            self._total_steps = self._head.total_steps
             return
         self._total_steps = trainer.estimated_stepping_batches
         if self._head.clock.has_schedule and 0 < self._total_steps < math.inf:

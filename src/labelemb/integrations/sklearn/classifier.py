@@ -127,7 +127,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
     best_validation_score_: float | None
     _optimizer: torch.optim.Optimizer | None
     _random: np.random.RandomState
-    _planned_passes: int | None  # of the last fit, with those before it; None before any
+    _planned_passes: int | None = None  # of the last fit, with those before it; None before any
 
     def __init__(
         self,
