@@ -20,6 +20,7 @@ KEPT = sorted(file.parent.name for file in RESULTS.glob("*/summary.json"))
 SHOWN = (
     *("mnist-mlp", "clinc150", "clinc150-10", "clinc150-10-vectors", "mnist-cnn-bf16"),
     *("cifar10-few", "cifar100-few", "cifar100-small", "cifar100-pretrained"),
+    "multi30k-en-de-small",
 )
 """Comparisons whose tables stand in results/README.md as the command prints them."""
 AUDITS = ("audit-clinc150", "audit-mnist")
