@@ -9,26 +9,19 @@ import torch
 from torch import Tensor
 
 from labelemb import (
-    ConfidencePenaltyHead,
     Head,
     LabelEmbeddingHead,
     Objective,
     OnlineSmoothingHead,
     PlainHead,
     RunningEmbedding,
-    TeacherFreeHead,
 )
+from tests.helpers.all_heads import PEERS
 from tests.helpers.cases import Case
 from tests.helpers.comparison import loss_and_gradients
 
 IMPLEMENTATIONS = ["autograd", "chunked"]
 EMBEDDINGS = ["dense", "compressed", "compressed-bias", "running", "fixed"]
-PEERS = [
-    lambda: PlainHead(3, 4, label_smoothing=0.1),
-    lambda: OnlineSmoothingHead(3, 4, rows_per_epoch=10),
-    lambda: ConfidencePenaltyHead(3, 4),
-    lambda: TeacherFreeHead(3, 4),
-]
 
 
 def single(case: Case) -> tuple[LabelEmbeddingHead, Tensor, Tensor]:

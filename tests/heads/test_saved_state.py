@@ -8,22 +8,13 @@ import pytest
 import torch
 
 from labelemb import (
-    ConfidencePenaltyHead,
     LabelEmbeddingHead,
     Objective,
-    OnlineSmoothingHead,
-    PlainHead,
-    TeacherFreeHead,
 )
+from tests.helpers.all_heads import PEERS
 from tests.helpers.cases import Case
 
 EMBEDDINGS = ["dense", "compressed", "compressed-bias", "running", "fixed"]
-PEERS = [
-    lambda: PlainHead(3, 4, label_smoothing=0.1),
-    lambda: OnlineSmoothingHead(3, 4, rows_per_epoch=10),
-    lambda: ConfidencePenaltyHead(3, 4),
-    lambda: TeacherFreeHead(3, 4),
-]
 
 
 def trained(case: Case) -> LabelEmbeddingHead:

@@ -15,6 +15,13 @@ from labelemb import (
 
 HIDDEN = torch.zeros(2, 3)
 LABELS = torch.tensor([0, 1])
+PEERS = [
+    lambda: PlainHead(3, 4, label_smoothing=0.1),
+    lambda: OnlineSmoothingHead(3, 4, rows_per_epoch=10),
+    lambda: ConfidencePenaltyHead(3, 4),
+    lambda: TeacherFreeHead(3, 4),
+]
+"""Makes one head of each kind but label embedding, 3 features and 4 labels."""
 
 
 def heads() -> list[Head]:
