@@ -5,8 +5,8 @@ data_full.json (or .json.gz), whose "train" is trained on and whose "test" is te
 sides have their defaults but for the layers and get the same data in float64. One more MLPClassifier has the L2 penalty
 that is the other's default, and one more of ours a rising floor. Sides take turns; the time of a fit is its processor
 time, which other work on the machine disturbs less than the clock. Learning rate, penalty and passes of
-LabelEmbeddingClassifier were chosen while looking at
-these two data sets, their test parts included; MLPClassifier's are scikit-learn's.
+LabelEmbeddingClassifier were chosen while looking at these two data sets, their test parts included; MLPClassifier's
+are scikit-learn's.
 
     python benchmarks/sklearn_fit.py --data clinc150/data_full.json.gz
 """

@@ -28,4 +28,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         assert isinstance(item, pytest.Function)
         fixtures = item._fixtureinfo.name2fixturedefs.values()
         if any(fixture.scope == "module" for found in fixtures for fixture in found):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem + item.path.parent.name))
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
