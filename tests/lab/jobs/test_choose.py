@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from labelemb.lab.jobs import choose as job
-from labelemb.lab.jobs.choose import Choice, choose
+from labelemb.lab.jobs.choose import Choice, choose, show
 from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.lab.runs.messages import RunOptions
 from labelemb.support.errors import UserError
@@ -49,6 +49,14 @@ def test_the_folder_holds_table_picture_recipe_and_python(chosen: Choice) -> Non
     assert "\n".join(chosen.code) in table
     Image.open(chosen.out / "trials.png").verify()
     assert (chosen.out / "fresh" / "report.html").exists()
+
+
+def test_a_terminal_of_80_columns_holds_what_the_verb_prints(chosen: Choice) -> None:
+    printed = show(chosen, load_recipe("digits"))
+    words, _, code = printed.rpartition("\n\n")
+    assert max(map(len, words.splitlines())) <= 80
+    assert " ".join(words.split()).endswith(chosen.reason)
+    assert code.splitlines() == list(chosen.code)
 
 
 def test_a_recipe_without_a_dev_set_gets_one_for_the_search_alone(chosen: Choice) -> None:
@@ -111,9 +119,9 @@ def test_the_budget_keeps_time_for_the_fresh_seeds_but_no_more_than_half() -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--budget", "soon"), "'soon' is not a span of time: write 90s, 30m, 2h or 1h30m"),
-        (("--budget", "0m"), "'0m' is not a span of time"),
-        (("--budget", "30"), "'30' is not a span of time"),
+        (("--budget", "soon"), "'soon' is not a duration: write 90s, 30m, 2h or 1h30m"),
+        (("--budget", "0m"), "'0m' is not a duration"),
+        (("--budget", "30"), "'30' is not a duration"),
         (("--trials", "0"), "'0' is not a whole number of at least 1"),
         (("--data", "/no/such/folder"), "digits"),
     ],

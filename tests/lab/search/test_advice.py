@@ -39,7 +39,19 @@ def test_what_fresh_seeds_say_decides(errors: dict[str, float], method: str, beg
     advice = advise(CHOSEN, summary_of(**errors), MAIN)
     assert advice.method == method
     assert advice.reason.startswith(begins)
-    assert "over 5 seeds" in advice.reason
+    assert advice.reason.count("over 5 fresh seeds") == 1
+
+
+@pytest.mark.parametrize(("error", "words"), [(11.2, "0.20 points of error worse than"), (11.0, "level with")])
+def test_equal_errors_are_called_level_and_not_worse(error: float, words: str) -> None:
+    reason = advise(CHOSEN, summary_of(plain=12.0, smoothing=11.0, chosen=error), MAIN).reason
+    assert f"{CHOSEN} is {words} label-smoothing@0.1 over 5 fresh seeds" in reason
+
+
+def test_a_small_p_value_is_not_printed_as_zero() -> None:
+    reason = advise(CHOSEN, summary_of(plain=12.0, smoothing=11.0, chosen=5.0), MAIN).reason
+    assert "p <0.001" in reason
+    assert "0.000" not in reason
 
 
 def test_a_search_that_chose_a_baseline_needs_no_third_method() -> None:

@@ -46,6 +46,28 @@ def test_a_search_begins_with_named_methods_and_tries_none_twice(tmp_path: Path)
     assert len(methods) == len(set(methods)) == 20
 
 
+def kinds(methods: list[str]) -> list[str]:
+    return [method.partition("@")[0] for method in methods]
+
+
+def test_after_the_named_methods_the_kinds_take_turns(tmp_path: Path) -> None:
+    tried = kinds(train_all(open_study(tmp_path), len(STARTS) + 8)[len(STARTS) :])
+    turn = ["label-embedding", "label-smoothing", "label-embedding", "online-smoothing"]
+    assert tried == turn * 2
+
+
+def test_a_kind_without_anything_left_to_try_does_not_end_the_search(tmp_path: Path) -> None:
+    tried = kinds(train_all(open_study(tmp_path), 80))
+    assert len(tried) == 80
+    assert tried.count("label-smoothing") <= 12 + 1, "the strengths from 0.05 to 0.6, and the rising one"
+
+
+def test_a_search_among_other_methods_is_not_continued(tmp_path: Path) -> None:
+    open_study(tmp_path).close()
+    with pytest.raises(UserError, match=r"holds a search among other methods .*choose another --out"):
+        Study(tmp_path, seed=0, epochs=8, maximise=False, space=Space(150))
+
+
 def test_the_same_seed_proposes_the_same_methods_also_after_stops(tmp_path: Path) -> None:
     whole = train_all(open_study(tmp_path / "whole"), 16)
     parts = []
@@ -143,9 +165,12 @@ def test_trials_are_compared_after_a_quarter_and_a_half(epochs: int, rungs: list
 @pytest.mark.parametrize(
     ("labels", "embeddings"),
     [
-        (10, ["running", "dense"]),
-        (150, ["running", "dense", "compressed+rank=75"]),
-        (9000, ["running", "compressed+rank=100"]),
+        (10, ["running", "running+prior_rows=10", "dense+embedding_lr=0.05"]),
+        (
+            150,
+            ["running", "running+prior_rows=150", "dense+embedding_lr=0.05", "compressed+rank=75+embedding_lr=0.05"],
+        ),
+        (9000, ["running", "running+prior_rows=100", "compressed+rank=100+embedding_lr=0.05"]),
     ],
 )
 def test_embeddings_are_those_that_fit_the_number_of_labels(labels: int, embeddings: list[str]) -> None:
@@ -154,7 +179,7 @@ def test_embeddings_are_those_that_fit_the_number_of_labels(labels: int, embeddi
 
 def test_many_labels_are_not_searched_with_tables_of_labels_by_labels() -> None:
     space = Space(9000)
-    assert "online-smoothing" not in space.methods
+    assert "online-smoothing" not in space.turns
     assert not any(start.method.startswith("online-smoothing") for start in space.starts)
 
 

@@ -1,4 +1,4 @@
-"""The verb choose: searches the method that does best on the user's data."""
+"""The subcommand choose: searches the best method for the user's data."""
 
 import argparse
 import json
@@ -28,25 +28,33 @@ EXAMPLES = """\
   labelemb choose digits --trials 24 --jobs 1
   labelemb choose text-csv --data intents.csv --trials 48 --ray auto --out /shared/intents
   labelemb compare runs/choose/digits/choice.toml
-Run again after an interruption: finished trials are kept, the others go on. Several processes may search in one --out.
+Run it again to resume: finished trials are kept, the others continue. Several processes may share one --out.
 """
 
 
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
-    choose = add_verb(verbs, "choose", "search the best soft targets for your data, then test them", EXAMPLES)
+    choose = add_verb(verbs, "choose", "search for the best soft targets for your data, then test them", EXAMPLES)
     add_recipe(choose)
     choose.add_argument(
-        "--budget", type=duration, metavar="T", help="time for search and test together, as 90s, 30m, 2h or 1h30m"
+        "--budget", type=duration, metavar="T", help="time for search and test together: 90s, 30m, 2h or 1h30m"
     )
     choose.add_argument(
-        "--trials", type=positive, metavar="N", help="trials of the search, at most (24 without --budget)"
+        "--trials", type=positive, metavar="N", help="largest number of trials (without --budget, default: 24)"
     )
     choose.add_argument(
-        "--fresh-seeds", type=positive, default=5, metavar="N", help="seeds of the final test, which follow --seed (5)"
+        "--fresh-seeds",
+        type=positive,
+        default=5,
+        metavar="N",
+        help="number of seeds of the final test, those after --seed (default: 5)",
     )
-    choose.add_argument("--seed", type=seed_number, default=0, metavar="S", help="seed of all trainings searched (0)")
-    choose.add_argument("--jobs", type=job_count, metavar="J", help="trainings at once (one per core; with --ray, all)")
-    choose.add_argument("--out", type=a_path, metavar="DIR", help="folder of the choice (runs/choose/RECIPE)")
+    choose.add_argument(
+        "--seed", type=seed_number, default=0, metavar="S", help="seed of all trainings of the search (default: 0)"
+    )
+    choose.add_argument(
+        "--jobs", type=job_count, metavar="J", help="trainings in parallel (default: one per core; with --ray, all)"
+    )
+    choose.add_argument("--out", type=a_path, metavar="DIR", help="folder of the search (default: runs/choose/RECIPE)")
     add_running(choose, threads=1)
     add_cluster(choose)
     add_json(choose)
@@ -60,14 +68,14 @@ def duration(text: str) -> float:
         sum(float(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
     )
     if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a span of time: write 90s, 30m, 2h or 1h30m")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration: write 90s, 30m, 2h or 1h30m")
     return seconds
 
 
 def _choose(options: argparse.Namespace) -> int:
     recipe = read_recipe(options)
     with importing():
-        from labelemb.lab.jobs.choose import choose, describe
+        from labelemb.lab.jobs.choose import choose, show
 
     out = options.out or RUNS / "choose" / recipe.name
     choice = choose(
@@ -85,8 +93,9 @@ def _choose(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(choice.to_json()))
     else:
-        print(describe(choice, recipe))
+        print(show(choice, recipe))
         print(
-            f"\n{out / 'choice.toml'} is the recipe with it; table.md, trials.png and fresh/report.html are beside it"
+            f"\n{out / 'choice.toml'} is the recipe with this method; table.md, trials.png and fresh/report.html are "
+            "in the same folder"
         )
     return 0

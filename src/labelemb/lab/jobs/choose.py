@@ -1,4 +1,4 @@
-"""The job that chooses a method for somebody's own data: a search on a dev set, then a test with fresh seeds.
+"""`choose`: searches a method on a dev set, then tests it with fresh seeds.
 
 The folder of a choice:
 
@@ -25,7 +25,8 @@ from labelemb.lab.comparison.protocol import WorkerSetup
 from labelemb.lab.comparison.ray import Cluster
 from labelemb.lab.comparison.seeds import check_seeds
 from labelemb.lab.comparison.summary import Summary
-from labelemb.lab.comparison.tables import render
+from labelemb.lab.comparison.tables import fitted, markdown, render, wrapped
+from labelemb.lab.comparison.tables import show as show_summary
 from labelemb.lab.data import Dataset, load_data
 from labelemb.lab.jobs.compare import check_feasible, check_folder, run_comparison
 from labelemb.lab.jobs.progress import SearchProgress
@@ -48,6 +49,7 @@ from labelemb.support.folders import MadeFolder
 TRIALS = 24
 """Trials of a search that is given neither a number nor a budget."""
 FRESH_SEEDS = 5
+TESTED = "Fresh seeds, on the test set:"
 DEV_SHARE = 0.1
 """Of the training examples, for a search on data without a dev set."""
 
@@ -295,11 +297,19 @@ def write_choice(choice: Choice, recipe: Recipe) -> None:
 def describe(choice: Choice, recipe: Recipe) -> str:
     """The choice as Markdown: trials, tests with fresh seeds, what to take, and its lines of Python."""
     main = make_task(recipe).main
-    parts = [trial_table(choice.trials, main)]
+    parts = [markdown(*trial_table(choice.trials, main))]
     if choice.summary is not None:
-        parts += ["Fresh seeds, on the test set:", render(choice.summary)]
-    parts += [f"**{choice.reason}**", "```python\n" + "\n".join(choice.code) + "\n```"]
-    return "\n\n".join(parts)
+        parts += [TESTED, render(choice.summary)]
+    return "\n\n".join([*parts, f"**{choice.reason}**", "```python\n" + "\n".join(choice.code) + "\n```"])
 
 
-__all__ = ["Advice", "Choice", "choose", "describe"]
+def show(choice: Choice, recipe: Recipe) -> str:
+    """What `describe` gives, for a terminal of 80 columns; lines of Python are left whole."""
+    main = make_task(recipe).main
+    parts = [fitted(*trial_table(choice.trials, main))]
+    if choice.summary is not None:
+        parts += [TESTED, show_summary(choice.summary)]
+    return "\n\n".join([*parts, wrapped(choice.reason), "\n".join(choice.code)])
+
+
+__all__ = ["Advice", "Choice", "choose", "describe", "show"]

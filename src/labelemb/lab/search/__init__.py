@@ -1,1 +1,1 @@
-"""Searches: which method and strength does best on a dev set, with Optuna's samplers, pruner and journal."""
+"""Searches for the best method and strength on a dev set, with Optuna's samplers, pruner and journal."""

@@ -1,8 +1,9 @@
-"""What to take after a search: by the paired tests over fresh seeds, label smoothing unless something is ahead."""
+"""Recommends a method after a search, from the paired tests over fresh seeds; label smoothing by default."""
 
 from dataclasses import dataclass
 
 from labelemb.lab.comparison.summary import PairedDifference, Summary
+from labelemb.lab.comparison.tables import p_value
 from labelemb.lab.search.space import BASELINE, SMOOTHING
 from labelemb.lab.tasks.task import MainScore
 
@@ -27,24 +28,24 @@ def advise(chosen: str, summary: Summary | None, main: MainScore) -> Advice:
     if summary is None or test is None or (chosen not in (BASELINE, SMOOTHING) and _test(summary, chosen) is None):
         return Advice(
             SMOOTHING,
-            f"Not confirmed: {chosen} has the best dev score of the search, which flatters it, and fewer than two "
-            f"fresh seeds are trained. Take {SMOOTHING}, or give it more time.",
+            f"Not confirmed: {chosen} has the best dev score of the search, which is optimistic, and fewer than two "
+            f"fresh seeds were trained. Take {SMOOTHING}, or allow more time.",
         )
     plain_leads = _is_ahead(test, main, sign=-1)
     rival = BASELINE if plain_leads else SMOOTHING
     if chosen == rival:
         other = SMOOTHING if plain_leads else BASELINE
         compared = _words(test, main, other, sign=-1 if plain_leads else 1)
-        return Advice(chosen, f"Take {chosen}, which the search chose: over fresh seeds it is {compared}.")
+        return Advice(chosen, f"Take {chosen}, which the search chose: it is {compared}.")
     against = _test(summary, chosen, rival)
     assert against is not None
     words = f"{chosen} is {_words(against, main, rival)}"
     if _is_ahead(against, main):
-        return Advice(chosen, f"Take {chosen}: over fresh seeds {words}.")
+        return Advice(chosen, f"Take {chosen}: {words}.")
     if _is_ahead(against, main, sign=-1):
-        return Advice(rival, f"Take {rival}: over fresh seeds {words}.")
+        return Advice(rival, f"Take {rival}: {words}.")
     taken = "label smoothing" if rival == SMOOTHING else rival
-    return Advice(rival, f"No clear difference: take {taken}. Over fresh seeds {words}.")
+    return Advice(rival, f"No clear difference: take {taken}. {words}.")
 
 
 def _test(summary: Summary, method: str, other: str = SMOOTHING) -> PairedDifference | None:
@@ -64,6 +65,10 @@ def _words(test: PairedDifference, main: MainScore, other: str, sign: int = 1) -
     interval = ""
     if test.low is not None and test.high is not None and test.p is not None:
         low, high = sorted((sign * test.low, sign * test.high))
-        interval = f" (difference {sign * test.mean:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}, p {test.p:.3f})"
+        interval = (
+            f" (difference {sign * test.mean:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}, p {p_value(test.p)})"
+        )
     compared = f"{abs(gain):.2f} points of {main.title} " + ("better than" if gain > 0 else "worse than")
-    return f"{compared} {other} over {test.n} seeds{interval}"
+    if not round(gain, 2):
+        compared = "level with"
+    return f"{compared} {other} over {test.n} fresh seeds{interval}"

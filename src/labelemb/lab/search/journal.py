@@ -1,4 +1,4 @@
-"""Optuna's journal of a search: opened under a lock that ends with its process, and checked where it is read."""
+"""Optuna's journal of a search: opened under a lock that is released if its process dies, and checked when read."""
 
 import math
 import os

@@ -1,10 +1,10 @@
-"""A search as people see it: the table of its trials, and a picture of them."""
+"""The table and the plot of the trials of a search."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from labelemb.lab.comparison.curves import COLORS, save_figure
-from labelemb.lab.comparison.tables import markdown
+from labelemb.lab.comparison.tables import Row
 from labelemb.lab.search.study import Trial
 from labelemb.lab.tasks.task import MainScore
 
@@ -19,13 +19,13 @@ def ranked(trials: Sequence[Trial], main: MainScore) -> list[Trial]:
     return sorted(trials, key=lambda trial: (order.index(trial.state), sign * (trial.score or 0.0), trial.number))
 
 
-def trial_table(trials: Sequence[Trial], main: MainScore) -> str:
-    """The trials as Markdown, the best first."""
+def trial_table(trials: Sequence[Trial], main: MainScore) -> tuple[Row, list[Row]]:
+    """Header and rows of the trials, the best first."""
     rows = [
         [trial.method, _score(trial), str(trial.epochs), STATES[trial.state], str(trial.number)]
         for trial in ranked(trials, main)
     ]
-    return markdown(["method", f"best dev {main.title}", "epochs", "state", "trial"], rows)
+    return ["method", f"best dev {main.title}", "epochs", "state", "trial"], rows
 
 
 def plot_trials(trials: Sequence[Trial], main: MainScore, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`TrialQueue`: gives the trials of a study to worker processes, and stops those in the worse half early."""
+"""`TrialQueue`: gives the trials of a study to worker processes, and stops the worse half early."""
 
 import threading
 import time

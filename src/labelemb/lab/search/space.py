@@ -1,9 +1,9 @@
-"""The search space: which methods and strengths a search tries, and with which it begins."""
+"""`Space`: the methods and strengths that a search tries, and its first trials."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from labelemb.heads.defaults import MANY_LABELS
+from labelemb.heads.defaults import DEFAULT, MANY_LABELS
 from labelemb.lab.methods.method import parse_method
 
 BASELINE = "plain"
@@ -11,12 +11,12 @@ SMOOTHING = "label-smoothing@0.1"
 """What a search has to beat, beside plain."""
 FEW_LABELS = 100
 """With fewer labels a compressed embedding saves nothing, and is not tried."""
-METHOD, ONLINE = "method", "online-smoothing"
+EVEN, ONLINE, LEARNED = "label-smoothing", "online-smoothing", "label-embedding"
 
 
 @dataclass(frozen=True)
 class Start:
-    """A trial that every search begins with: a method by name, or values of the parameters."""
+    """A trial that every search begins with: a method by name, or values of the parameters of its kind."""
 
     method: str
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -25,12 +25,16 @@ class Start:
     def name(self) -> str:
         return parse_method(self.method).name
 
+    @property
+    def kind(self) -> str:
+        return self.method.partition("@")[0]
+
 
 STARTS = (
     Start(BASELINE),
-    Start(SMOOTHING, {METHOD: "label-smoothing", "smoothing": 0.1}),
-    Start("label-embedding"),
-    Start("online-smoothing@0.5", {METHOD: ONLINE, "online_weight": 0.5}),
+    Start(SMOOTHING, {"smoothing": 0.1}),
+    Start(LEARNED),
+    Start("online-smoothing@0.5", {"online_weight": 0.5}),
     Start("label-smoothing@rising"),
     Start("label-embedding@rising-floor"),
     Start("label-embedding@fading"),
@@ -38,19 +42,39 @@ STARTS = (
 
 
 class Space:
-    """The methods and strengths that fit a number of labels."""
+    """The methods and strengths that fit a number of labels.
+
+    After the named methods the kinds take turns, label embedding, which has the most parameters, every second one: a
+    sampler that may also choose the kind spends most trials on strengths of one kind that hardly differ.
+    """
 
     def __init__(self, num_labels: int) -> None:
         many = num_labels >= MANY_LABELS  # no table of labels x labels then
-        self.starts = [start for start in STARTS if not (many and start.method.startswith(ONLINE))]
-        self.methods = ["label-smoothing", *([] if many else [ONLINE]), "label-embedding"]
-        compressed = [f"compressed+rank={min(100, num_labels // 2)}"] if num_labels >= FEW_LABELS else []
-        self.embeddings = ["running", *([] if many else ["dense"]), *compressed]
+        self.starts = [start for start in STARTS if not (many and start.kind == ONLINE)]
+        self.turns = [LEARNED, EVEN] if many else [LEARNED, EVEN, LEARNED, ONLINE]
+        own_rate = f"embedding_lr={DEFAULT.embedding_lr:g}"
+        compressed = f"compressed+rank={min(100, num_labels // 2)}+{own_rate}"
+        self.embeddings = [
+            "running",
+            f"running+prior_rows={DEFAULT.prior_rows(num_labels):g}",
+            *([] if many else [f"dense+{own_rate}"]),
+            *([compressed] if num_labels >= FEW_LABELS else []),
+        ]
+
+    @property
+    def signature(self) -> str:
+        """What a search can try, in a line: another space cannot go on with its trials."""
+        return " ".join([*(start.name for start in self.starts), *self.turns, *self.embeddings])
+
+    def kind(self, number: int) -> str:
+        """The kind of method of a trial."""
+        turn = number - len(self.starts)
+        return self.starts[number].kind if turn < 0 else self.turns[turn % len(self.turns)]
 
     def suggest(self, trial: Any) -> str:
         """The name of the method that an Optuna trial proposes."""
-        kind = trial.suggest_categorical(METHOD, self.methods)
-        if kind == "label-smoothing":
+        kind = self.kind(trial.number)
+        if kind == EVEN:
             return _named(f"{kind}@{trial.suggest_float('smoothing', 0.05, 0.6, step=0.05):.2f}")
         if kind == ONLINE:
             return _named(f"{kind}@{trial.suggest_float('online_weight', 0.3, 0.9, step=0.05):.2f}")

@@ -1,4 +1,4 @@
-"""`Study`: the trials of a search in Optuna's journal, shared by processes; trials whose process died are put back.
+"""`Study`: the trials of a search in Optuna's journal, shared by processes; trials of dead processes are resumed.
 
 study.journal   Optuna's journal: one JSON object a line
 study.lock      held while a process takes a trial
@@ -157,9 +157,15 @@ class Study:
         study = open_journal(self.folder / "study.journal", maximise=self.maximise, pruner=pruner)
         before = study.user_attrs.get("seed")
         if before is None:
+            study.set_user_attr("space", self.space.signature)
             study.set_user_attr("seed", self.seed)
         elif before != self.seed:
             raise UserError(f"{self.folder} holds a search with --seed {before}, not {self.seed}: choose another --out")
+        elif study.user_attrs.get("space") != self.space.signature:
+            raise UserError(
+                f"{self.folder} holds a search among other methods than this version of labelemb tries: "
+                "choose another --out"
+            )
         for start in self.space.starts[len(study.get_trials(deepcopy=False)) :]:
             study.enqueue_trial(start.parameters, user_attrs={} if start.parameters else {"method": start.name})
         return study
@@ -242,7 +248,7 @@ class _Locked:
             self._lock.acquire()
         except Timeout:
             self._inside.release()
-            raise UserError(f"another process holds {self._lock.lock_file} and does not give it back") from None
+            raise UserError(f"another process holds the lock {self._lock.lock_file} for too long") from None
         except OSError as error:
             self._inside.release()
             raise file_error("write in", self._folder, error) from error
