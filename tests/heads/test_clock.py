@@ -130,6 +130,14 @@ def test_a_trainer_may_set_total_steps_late() -> None:
         made(Objective()).total_steps = 4
 
 
+@pytest.mark.parametrize("objective", [Objective(mass_floor=0.5), Objective(soft_start=2), Objective(soft_start=0.3)])
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_progress_may_be_a_tensor_with_one_entry(objective: Objective, shape: tuple[int, ...]) -> None:
+    expected = call(made(objective, total_steps=4), 0.5).loss
+    found = made(objective, total_steps=4)(HIDDEN, LABELS, progress=torch.full(shape, 0.5)).loss
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("progress", [-0.1, 1.1, float("nan")])
 def test_progress_outside_its_range_is_an_error(progress: float) -> None:
     with pytest.raises(ValueError, match="progress"):

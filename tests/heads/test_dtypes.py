@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -138,14 +139,32 @@ def test_a_scaled_loss_keeps_small_gradients_from_vanishing_in_float16(impl: str
 
 
 @pytest.mark.parametrize("make", PEERS)
-def test_the_peers_compute_in_float32_as_well(make: object) -> None:
+def test_the_peers_compute_in_float32_as_well(make: Callable[[], Head]) -> None:
     torch.manual_seed(0)
-    head: Head = make()  # type: ignore[operator]
+    head = make()
     hidden, targets = torch.randn(5, 3).bfloat16(), torch.tensor([0, 1, 2, 3, -100])
     output, _ = loss_and_gradients(head, hidden, targets)
     assert output.loss.dtype == torch.float32
     with torch.autocast("cpu", torch.bfloat16):
         assert head(hidden, targets).loss.dtype == torch.float32
+
+
+@pytest.mark.parametrize("make", PEERS)
+def test_autocast_rounds_the_logits_of_peers_and_nothing_else(make: Callable[[], Head]) -> None:
+    """Logits that bfloat16 holds: the loss with soft targets is the same, up to float32."""
+    torch.manual_seed(0)
+    head = make()
+    if isinstance(head, OnlineSmoothingHead):
+        head.targets.copy_(torch.randn(4, 4).softmax(1))
+        head.first_epoch.fill_(False)
+    with torch.no_grad():
+        head.predictor.weight.copy_(torch.eye(4, 3))
+        head.predictor.bias.zero_()
+    hidden, targets = torch.randn(9, 3).bfloat16().float(), torch.rand(9, 4).softmax(1)
+    expected = head.eval()(hidden, targets).loss
+    with torch.autocast("cpu", torch.bfloat16):
+        found = head(hidden, targets).loss
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
 
 
 def test_confident_half_precision_logits_keep_their_small_probabilities() -> None:

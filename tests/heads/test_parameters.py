@@ -48,3 +48,14 @@ def test_a_layer_that_body_and_head_share_is_trained_once() -> None:
     model = nn.ModuleList([words, head])
     found = [id(parameter) for group in parameter_groups(model, lr=0.1) for parameter in group["params"]]
     assert len(found) == len(set(found)) == len(list(model.parameters()))
+
+
+def test_what_two_heads_share_is_trained_once() -> None:
+    first = LabelEmbeddingHead(4, 5)
+    second = LabelEmbeddingHead(4, 5, embedding=first.embedding)
+    third = PlainHead.from_linear(first.predictor)
+    model = nn.ModuleList([first, second, third])
+    groups = parameter_groups(model, lr=0.1)
+    torch.optim.SGD(groups)
+    found = [id(parameter) for group in groups for parameter in group["params"]]
+    assert sorted(found) == sorted(map(id, model.parameters()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from labelemb import (
     HeadOutput,
     LabelEmbeddingHead,
     Objective,
+    OnlineSmoothingHead,
     PlainHead,
 )
 from tests.helpers.cases import Case
@@ -115,6 +117,28 @@ def test_a_compiled_head_takes_a_num_items_that_changes(kind: type[Head]) -> Non
     for num_items in (3, 7, 9, 2.5):
         expected = head(hidden, targets, num_items=num_items).loss
         torch.testing.assert_close(compiled(hidden, targets, num_items=num_items).loss, expected)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "aot_eager_decomp_partition"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PlainHead(3, 4, label_smoothing=0.9, mass_floor=0.9, total_steps=3),
+        lambda: OnlineSmoothingHead(3, 4, rows_per_epoch=10, mass_floor=0.5, total_steps=3),
+    ],
+    ids=["clock", "matrix of the last epoch"],
+)
+def test_compiled_gradients_are_those_of_the_state_before_the_call(make: Callable[[], Head], backend: str) -> None:
+    """A compiled backward pass computes cheap values again: the call has changed what they were made from by then."""
+    torch.compiler.reset()
+    head = make()
+    other = copy.deepcopy(head)
+    compiled = torch.compile(other, fullgraph=True, backend=backend)
+    for _ in range(3):
+        hidden, targets = torch.randn(12, 3), torch.randint(4, (12,))
+        wanted = torch.autograd.grad(head(hidden, targets).loss, head.predictor.weight)
+        found = torch.autograd.grad(compiled(hidden, targets).loss, other.predictor.weight)
+        torch.testing.assert_close(found, wanted)
 
 
 def test_a_compiled_head_does_without_its_kernel() -> None:

@@ -53,6 +53,13 @@ def test_targets_of_another_shape_are_an_error_that_names_both(name: str, target
 
 
 @pytest.mark.parametrize("name", list(FUNCTIONS))
+@pytest.mark.parametrize("bad", [-1, 3])
+def test_a_target_that_is_no_label_is_quoted_with_the_range(name: str, bad: int) -> None:
+    with pytest.raises(ValueError, match=rf"a target is {bad}, but must be in \[0, 3\)"):
+        FUNCTIONS[name](LOGITS, torch.tensor([0, bad]))
+
+
+@pytest.mark.parametrize("name", list(FUNCTIONS))
 def test_logits_without_an_axis_of_labels_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"shapes? \(\)"):
         FUNCTIONS[name](torch.tensor(1.0), torch.tensor(0))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from labelemb import LabelEmbeddingHead
+from labelemb.embeddings.make import EmbeddingName
 from tests.helpers.cases import Case, cases
 
 
@@ -52,6 +53,21 @@ def test_soft_targets_and_losses_per_row_do_without_the_kernel() -> None:
     assert head(hidden, torch.eye(4)[targets]).correct is not None
     with pytest.raises(AssertionError, match="was called"):
         head(hidden, targets)
+
+
+@pytest.mark.parametrize("embedding", ["dense", "running"])
+def test_rows_are_added_up_in_float32_under_autocast(embedding: EmbeddingName) -> None:
+    def in_float32(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+        with torch.autocast("cpu", enabled=False):
+            return cross_entropy_rows(hidden, weight, bias, labels)
+
+    torch.manual_seed(0)
+    head = LabelEmbeddingHead(3, 4, embedding=embedding, kernel=in_float32).eval()
+    hidden, targets, weight = torch.randn(50, 3), torch.randint(4, (50,)), torch.rand(50)
+    expected = head(hidden, targets, sample_weight=weight).terms.hard
+    with torch.autocast("cpu", torch.bfloat16):
+        found = head(hidden, targets, sample_weight=weight).terms.hard
+    torch.testing.assert_close(found, expected)
 
 
 def test_a_kernel_with_plain_autograd_is_refused() -> None:

@@ -105,6 +105,15 @@ def test_half_precision_logits_are_computed_in_float32(dtype: torch.dtype) -> No
     torch.testing.assert_close(loss, SoftTargetLoss(SPACE)(logits.to(dtype).float(), targets))
 
 
+def test_autocast_does_not_round_the_rows_of_factors() -> None:
+    generator = torch.Generator().manual_seed(0)
+    factors = torch.randn(3, 2, generator=generator), torch.randn(2, 3, generator=generator)
+    loss = SoftTargetLoss(LabelSpace.from_factors(*factors))
+    expected = loss(*batch())
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(loss(*batch()), expected)
+
+
 def test_copies_and_state_dicts_carry_the_space_and_nothing_is_trained() -> None:
     logits, targets = batch()
     loss = SoftTargetLoss(SPACE, weight=torch.tensor([1.0, 2.0, 3.0]))

@@ -16,23 +16,28 @@ from labelemb.support.tensors import widened
 
 @dataclass(frozen=True)
 class RowGradients:
-    """Where `learn_from` adds gradients if autograd is not to find them: a tensor for each parameter, by name."""
+    """Buffers to which `learn_from` adds gradients when autograd is not used: a tensor per parameter, by name."""
 
     buffers: dict[str, Tensor]
     factor: Tensor
-    """Multiplies the gradients that are added."""
+    """A factor for the gradients that are added."""
 
 
 class LabelEmbedding(nn.Module):
-    """The interface of every embedding. One of your own needs `rows` and `to_space`, and is then trained by gradient.
+    """Base class of all label embeddings: for each label, one row of logits over all labels.
 
-    A loss reads soft targets with `probabilities` (or `sparse_probabilities`), and calls `begin`, `learn_from` for all
-    labels that the observer saw, and `finish`, once each batch.
+    A subclass must define `rows` and `to_space`; its parameters are then trained by gradient. A loss reads soft targets
+    with `probabilities` (or `sparse_probabilities`). Once per batch it calls `begin`, then `learn_from` for the labels
+    that the observer saw, then `finish`.
+
+    Arguments:
+        num_labels: number of labels, 2 or more.
     """
 
     trained_by_gradient = True
-    """Whether an optimiser trains its parameters; else it learns by itself, or not at all."""
+    """Whether an optimiser trains its parameters. If not, `learn_from` updates it, or it does not change."""
     needs_observer = True
+    """Whether a head with this embedding has an observer."""
 
     def __init__(self, num_labels: int) -> None:
         super().__init__()
@@ -42,11 +47,11 @@ class LabelEmbedding(nn.Module):
 
     @property
     def learns(self) -> bool:
-        """Whether `learn_from` does anything at present."""
+        """Whether `learn_from` does anything in the current mode."""
         return self.trained_by_gradient
 
     def rows(self, labels: Tensor) -> Tensor:
-        """The logits of some labels, (k,) -> (k, num_labels), differentiable."""
+        """The logits of the given labels, (k,) -> (k, num_labels), differentiable."""
         raise NotImplementedError
 
     def all_rows(self) -> Tensor:
@@ -54,37 +59,37 @@ class LabelEmbedding(nn.Module):
         return self.rows(torch.arange(self.num_labels, device=self._device()))
 
     def probabilities(self, labels: Tensor) -> Tensor:
-        """The soft target of each label, (k, num_labels): softmax of the rows."""
+        """The soft targets of the given labels, (k,) -> (k, num_labels): softmax of their rows."""
         return F.softmax(widened(self.rows(labels)), dim=-1)
 
     def sparse_probabilities(self, labels: Tensor) -> SparseRows | None:
-        """The same where an embedding keeps a few entries of each label; None where it keeps them all."""
+        """The same as sparse rows, if the embedding keeps only a few entries of each label; else None."""
         return None
 
     def trained_log_rows(self, labels: Tensor | None) -> Tensor | None:
-        """log softmax of the rows of some labels, or of all, to differentiate; None if nothing is trained."""
+        """log_softmax of the rows of the given labels (None: all), differentiable; None if nothing is trained."""
         if not self.trained_by_gradient:
             return None
         return F.log_softmax(widened(self.all_rows() if labels is None else self.rows(labels)), dim=-1)
 
     def trained_tensors(self) -> dict[str, Tensor]:
-        """What `learn_from` finds gradients of, by name."""
+        """The tensors for which `learn_from` computes gradients, by name."""
         # the replicas of nn.DataParallel have plain tensors in place of parameters
         return dict(self.named_parameters()) or dict(getattr(self, "_former_parameters", {}))
 
     def begin(self, rows: Tensor) -> None:
-        """Start of a batch with so many valid rows."""
+        """Called at the start of a batch; `rows` is its number of valid rows, a tensor ()."""
 
     def learn_from(
         self, labels: Tensor | None, sums: Tensor, masses: Tensor, gradients: RowGradients | None = None
     ) -> Tensor:
-        """Learn what the observer saw of some labels, and give the sum of the embedding term over its rows.
+        """Learn from the observer's predictions, and return the embedding term summed over their rows.
 
         Arguments:
-            labels: (k,), distinct, except that one of mass 0 may repeat; None for all labels.
+            labels: (k,), distinct, except that a label of mass 0 may repeat; None for all labels.
             sums: (k, num_labels), for each label the weighted sum of z2'' over its rows; may be overwritten.
-            masses: (k,), the sum of the weights.
-            gradients: where to add the term's gradients; without it the result is differentiable.
+            masses: (k,), for each label the sum of its row weights.
+            gradients: buffers for the term's gradients. None: the result is differentiable.
         """
         if gradients is None:
             log_rows = self.trained_log_rows(labels)
@@ -105,9 +110,9 @@ class LabelEmbedding(nn.Module):
         return term
 
     def add_row_gradients(self, labels: Tensor, rows: Tensor, gradient: Tensor, buffers: dict[str, Tensor]) -> None:
-        """Add what `gradient` on `rows(labels)` means for each parameter to `buffers`.
+        """Backpropagate `gradient`, that of `rows(labels)`, and add each parameter's gradient to `buffers`.
 
-        `rows` is what rows(labels) gave. `gradient` may be overwritten. The buffer of a frozen parameter is not there.
+        `rows` is the result of rows(labels). `gradient` may be overwritten. Frozen parameters have no buffer.
         """
         trained = {name: tensor for name, tensor in self.trained_tensors().items() if name in buffers}
         with torch.enable_grad():
@@ -118,10 +123,16 @@ class LabelEmbedding(nn.Module):
                 buffers[name].add_(value)
 
     def finish(self) -> None:
-        """End of a batch."""
+        """Called at the end of a batch."""
 
     def to_space(self, names: Sequence[str] | None, counts: Tensor, objective: dict[str, object]) -> LabelSpace:
-        """What was learned, detached from training."""
+        """What was learned, as a `LabelSpace` that later training does not change.
+
+        Arguments:
+            names: one name per label; None for "0", "1", ...
+            counts: (num_labels,), how often the observer was right about each label.
+            objective: the fields of the training objective.
+        """
         raise NotImplementedError
 
     def extra_repr(self) -> str:

@@ -29,7 +29,7 @@ HEAD_ARGUMENTS = (*CALL_ARGUMENTS, "observed_hidden")
 
 
 def attach(model: Model, layer: str | None = None, head: Head | None = None, **options: Any) -> Model:
-    """Replace a linear layer of `model` by a head, in place; `model(x, targets=y)` then gives a `HeadOutput`.
+    """Replace a linear layer of `model` by a head, in place; `model(x, targets=y)` then returns a `HeadOutput`.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     >>> model = attach(model, "2")
@@ -37,23 +37,24 @@ def attach(model: Model, layer: str | None = None, head: Head | None = None, **o
     torch.Size([5, 3])
     >>> model(torch.randn(5, 4), targets=torch.tensor([0, 1, 2, 0, 1])).loss.backward()
 
-    Without targets the model gives what it gave before. `targets` is keyword-only, so positional arguments stay the
-    model's own; `sample_weight=`, `num_items=`, `progress=` and `reduction=` of the head's call may be given beside it.
+    Without targets the model returns what it returned before. `targets` is keyword-only, so positional arguments stay
+    the model's own. `sample_weight=`, `num_items=`, `progress=` and `reduction=` of the head's call can be passed too.
 
     The output of the layer must be the output of the model. A model that changes it (scales it, adds another layer's
     output, puts it into a tuple) is refused at the first call with targets. So is a call after the layer was replaced.
-    In a compiled model it is torch that refuses a change in place, in calls with gradients.
+    In a compiled model torch itself refuses a change in place, in calls with gradients.
 
     A state dict of the model from before `attach` still loads: the layer's weights go to the predictor, the observer
-    starts as its copy, and the embedding stays as it is. `predictor_only` gives the way back.
+    starts as a copy of it, and the embedding does not change. `predictor_only` is the inverse.
 
     Arguments:
-        model: any module. Its optimiser and trainer find the head's parameters as they find its own.
-        layer: the layer's name as in `model.named_modules()`: "fc", "classifier.2". Where it has several, any of them.
-        head: the head to use, with its own weights (`PlainHead.from_linear(model.fc)` has those of the layer); it is
-            moved to the layer's device and keeps its precision. By default
-            `LabelEmbeddingHead.from_linear(layer, **options)`.
-        options: of the default head (embedding=, objective=, ...).
+        model: any module. Make its optimiser after `attach`, so that it has the head's parameters.
+        layer: the layer's name as in `model.named_modules()`: "fc", "classifier.2". If it has several names, any of
+            them.
+        head: the head to use, with its own weights (`PlainHead.from_linear(model.fc)` has those of the layer). It is
+            moved to the layer's device and keeps its precision. None: `LabelEmbeddingHead.from_linear(layer,
+            **options)`.
+        options: options of the default head (embedding=, objective=, ...).
     """
     if _is_from_transformers(model):
         raise TypeError(
@@ -110,16 +111,16 @@ def predictor_only(
       (2): Linear(in_features=8, out_features=3, bias=True)
     )
 
-    The outputs are the same. Observer, embedding and counts are not copied; the model itself keeps them. Weights that
-    the model shares with its predictor stay shared in the copy.
+    The copy gives the same outputs. Observer, embedding and counts are not copied; the model itself keeps them. Weights
+    that the model shares with its predictor stay shared in the copy.
 
-    A state dict gives a state dict: `plain.load_state_dict(predictor_only(attached.state_dict()))`.
+    From a state dict it makes a state dict: `plain.load_state_dict(predictor_only(attached.state_dict()))`.
 
     Arguments:
         model: a model that `attach` was used on, one that calls heads of its own without targets, or the state dict of
             either.
-        fold_temperature: divide the logits by the temperature found by `calibrate`. The layer then has weights of its
-            own.
+        fold_temperature: divide the logits by the temperature found by `calibrate`. The layer then no longer shares
+            weights.
     """
     if not isinstance(model, nn.Module):
         return _predictor_state(model, fold_temperature)
@@ -288,7 +289,8 @@ def load_plain_layer(
         part, _, name = key.partition(".")
         if part in ("predictor", "observer"):
             if name in layer:  # torch itself says which entry is missing
-                state_dict[prefix + key] = layer[name]
+                # with assign=True the entries become the parameters, which must not share their memory
+                state_dict[prefix + key] = layer[name].clone() if part == "observer" else layer[name]
         else:
             state_dict[prefix + key] = torch.ones_like(value) if key == "temperature" else value
 

@@ -1,4 +1,4 @@
-"""How far a training is: the one clock of all heads, behind rising mass floors and a soft term that starts later.
+"""The training progress that all heads share, for rising mass floors and a delayed soft term.
 
 A call may say it (`progress=`). A head that was made with `total_steps=` counts its own training calls. Without either
 there is no clock: a mass floor then stands at its end value.
@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from labelemb.losses.batch import can_look_at
 from labelemb.support.arguments import require_share
+from labelemb.support.tensors import can_look_at, snapshot
 
 
 class Moment(NamedTuple):
@@ -27,7 +27,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True)
 class Clock:
-    """What of a head's loss changes during the training, and when."""
+    """The schedule of a head's loss: which parts change during the training, and when."""
 
     mass_floor: float = 0.0
     soft_start: float | int = 0
@@ -52,9 +52,10 @@ class Clock:
         """The moment of a call that says `given`, or of the counted training calls."""
         if given is not None:
             require_share("progress", given)
+            given = float(given) if isinstance(given, Tensor) else given
         if not self.has_schedule:
             return Moment(given, True)
-        step = None if updates is None else (int(updates) if can_look_at(updates) else updates)
+        step = None if updates is None else (int(updates) if can_look_at(updates) else snapshot(updates))
         if given is not None and self.total_steps is not None:
             step = round(given * self.total_steps)
         progress: float | Tensor | None = given

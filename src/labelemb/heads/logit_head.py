@@ -8,12 +8,17 @@ from torch import Tensor
 
 from labelemb.heads.base import Head, HeadOutput
 from labelemb.losses.batch import Batch, count_correct
+from labelemb.losses.parts import without_autocast
 from labelemb.losses.result import LossTerms
 from labelemb.support.tensors import widened
 
 
 class LogitHead(Head):
-    """A head whose loss needs the predictor's logits only. A subclass gives the hard and the soft part of each row."""
+    """Base class of heads whose loss needs only the predictor's logits.
+
+    The loss of a row is hard_weight times its cross entropy plus soft_weight times its soft part, which a subclass
+    computes in `_soft_rows`.
+    """
 
     hard_weight = 1.0
     soft_weight = 0.0
@@ -21,7 +26,8 @@ class LogitHead(Head):
     def _training_output(self, batch: Batch) -> HeadOutput:
         logits = self.logits(batch.hidden)
         wide = batch.masked(widened(logits))
-        loss, terms = self._per_row(wide, batch) if batch.reduction == "none" else self._mean(wide, batch)
+        with without_autocast(logits.device.type):
+            loss, terms = self._per_row(wide, batch) if batch.reduction == "none" else self._mean(wide, batch)
         correct = count_correct(logits, batch)
         if self.training:
             self._learn(wide.detach(), batch)

@@ -15,23 +15,30 @@ from labelemb.labelspace import LabelSpace
 from labelemb.losses.batch import Batch
 from labelemb.losses.objective import Objective
 from labelemb.losses.terms import target_shares
-from labelemb.support.tensors import kept_wide, sum_over_processes
+from labelemb.support.tensors import kept_wide, snapshot, sum_over_processes
 
 
 class OnlineSmoothingHead(LogitHead):
-    """Online label smoothing (Zhang et al. 2021): soft targets are last epoch's mean predictions of each label.
+    """Online label smoothing (Zhang et al. 2021): a label's soft target is its mean prediction of the last epoch.
 
     The loss is hard_weight H(y, z1') + soft_weight H(S_y, z1'). S_y is the mean of z1' over the rows of label y that
-    were predicted right during the previous epoch; a label without such rows keeps the even distribution. The
-    first epoch is trained with label smoothing of `first_smoothing`.
+    were predicted right during the previous epoch; for a label without such rows it is the even distribution. The
+    first epoch uses label smoothing of `first_smoothing`.
 
     Arguments:
-        rows_per_epoch: rows after which the matrix is renewed.
-        hard_weight, soft_weight: of the two parts; with a mass floor the hard part weighs what the soft one leaves.
-        mass_floor: with it, soft_weight is only the most that the soft part weighs: the true label keeps a rising
-            share of the target, as in `Objective.mass_floor`. Calls then pass progress=, or the head is made with
-            total_steps=; without either the floor is at its end from the start.
-        total_steps: optimiser updates of the whole training.
+        in_features: size of the hidden state.
+        num_labels: number of labels.
+        rows_per_epoch: number of training rows after which the soft targets are updated.
+        hard_weight: weight of the true label. None: 0.5, or with a mass floor the share that the soft part leaves.
+        soft_weight: weight of the soft targets; with a mass floor, the largest share they may have.
+        first_smoothing: label smoothing of the first epoch, in [0, 1].
+        mass_floor: share of the target that the true label keeps at the end of the training, as in
+            `Objective.mass_floor`. Needs progress= in calls, or total_steps=; without both it is at its end value from
+            the first call on. 0: no schedule.
+        total_steps: number of optimiser updates of the whole training, for a mass floor.
+        bias: whether the predictor has a bias.
+        weight: (num_labels,), a weight per label, as in `nn.CrossEntropyLoss`. None: all labels have weight 1.
+        ignore_index: target of rows that are left out.
     """
 
     def __init__(
@@ -75,11 +82,12 @@ class OnlineSmoothingHead(LogitHead):
 
     def _rows(self, logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         log_p = F.log_softmax(logits, dim=-1)
-        targets = self.targets.to(log_p.dtype, copy=True)  # renewed in place before backward() runs
+        # both are renewed in place before backward() runs
+        targets, first_epoch = snapshot(self.targets).to(log_p.dtype, copy=True), snapshot(self.first_epoch)
         hard_share, soft_share = target_shares(targets.diagonal(), self.mixing, batch.progress)
         smoothing = torch.full_like(targets.diagonal(), self.first_smoothing)
-        soft_share = torch.where(self.first_epoch, smoothing, soft_share)  # (labels,)
-        hard_share = torch.where(self.first_epoch, 1 - smoothing, hard_share)
+        soft_share = torch.where(first_epoch, smoothing, soft_share)  # (labels,)
+        hard_share = torch.where(first_epoch, 1 - smoothing, hard_share)
         if batch.labels is not None:
             hard = batch.weights * -log_p.gather(1, batch.labels.unsqueeze(1)).squeeze(1)
             soft = batch.weights * -(targets[batch.labels] * log_p).sum(-1)
@@ -114,7 +122,7 @@ class OnlineSmoothingHead(LogitHead):
         self.first_epoch.logical_and_(~ended)
 
     def label_space(self, names: Sequence[str] | None = None) -> LabelSpace:
-        """The matrix of the last full epoch."""
+        """The soft targets in use: those of the last full epoch."""
         return LabelSpace.from_matrix(self.targets, names, kind="probability")
 
     def extra_repr(self) -> str:

@@ -11,7 +11,7 @@ from labelemb.heads.defaults import DEFAULT
 def parameter_groups(
     model: nn.Module, lr: float, embedding_lr: float | None = DEFAULT.embedding_lr, weight_decay: float = 0.0
 ) -> list[dict[str, Any]]:
-    """Groups for an optimiser of a model with a head: everything at `lr`, a learned embedding at its own rate.
+    """Parameter groups for an optimiser of a model with a head: a learned embedding has its own learning rate.
 
     >>> from torch.optim import AdamW
     >>> from labelemb import LabelEmbeddingHead
@@ -20,8 +20,13 @@ def parameter_groups(
     >>> [group["lr"] for group in optimizer.param_groups]  # body, layers of the head, embedding
     [0.001, 0.001, 0.05]
 
-    Decay is never on an embedding, whose rows it would draw to the even distribution. With `embedding_lr=None` the
-    embedding has the rate of the others. A model without a head gives one group.
+    Arguments:
+        model: a model with any number of heads; without a head there is one group. Parameters that
+            several heads share are in the groups of the first.
+        lr: learning rate of all parameters but a learned embedding.
+        embedding_lr: learning rate of a learned embedding (0.05). None: `lr`.
+        weight_decay: weight decay of all parameters but a learned embedding, whose rows it would draw towards the even
+            distribution.
     """
     heads = [module for module in model.modules() if isinstance(module, Head)]
     inside = {id(parameter) for head in heads for parameter in head.parameters()}
@@ -30,4 +35,8 @@ def parameter_groups(
         {"params": body, "lr": lr, "weight_decay": weight_decay},
         *(group for head in heads for group in head.parameter_groups(lr, embedding_lr, weight_decay)),
     ]
+    seen: set[int] = set()
+    for group in groups:
+        group["params"] = [parameter for parameter in group["params"] if id(parameter) not in seen]
+        seen.update(map(id, group["params"]))
     return [group for group in groups if group["params"]]

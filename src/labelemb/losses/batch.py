@@ -1,4 +1,4 @@
-"""Targets, weights and ignored rows, checked and flattened: what every loss starts from."""
+"""Checks and flattens targets, weights and ignored rows: the input of every loss."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ import torch
 from torch import Tensor
 
 from labelemb.losses.terms import largest_at
-from labelemb.support.arguments import require_floats, require_integers, require_number, require_tensor
-from labelemb.support.tensors import is_transformed
-
-MAY_LOOK = True
-"""False: values on the CPU are treated as if they were on a device for which one would have to wait. For tests."""
+from labelemb.support.arguments import out_of_range, require_floats, require_integers, require_number, require_tensor
+from labelemb.support.tensors import can_look_at
 
 
 class LabelRules(NamedTuple):
@@ -197,11 +194,11 @@ def checked_labels(targets: Tensor, num_labels: int, ignore_index: int) -> Check
     require_integers("targets", targets)
     labels = targets.long()
     may_look = can_look_at(labels)
-    if may_look and not 0 <= ignore_index < num_labels and _out_of_range(labels, num_labels) is None:
+    if may_look and not 0 <= ignore_index < num_labels and out_of_range(labels, num_labels) is None:
         return CheckedLabels(labels, torch.ones_like(labels, dtype=torch.bool), True)
     valid = labels != ignore_index
     labels = torch.where(valid, labels, 0)
-    bad = _out_of_range(labels, num_labels) if may_look else None
+    bad = out_of_range(labels, num_labels) if may_look else None
     if bad is not None:
         raise ValueError(f"a target is {bad}, but must be in [0, {num_labels}), or {ignore_index} to be ignored")
     return CheckedLabels(labels, valid, may_look and bool(valid.all()))
@@ -228,18 +225,6 @@ def checked_sample_weight(sample_weight: Tensor, shape: torch.Size, dtype: torch
     if can_look_at(weights) and not bool((usable := (weights >= 0) & weights.isfinite()).all()):
         raise ValueError(f"a sample_weight is {weights[~usable][0].item():g}, but must be finite and 0 or more")
     return weights
-
-
-def can_look_at(values: Tensor) -> bool:
-    """Whether values can be looked at without waiting for a device or breaking a compiled or transformed graph."""
-    if not MAY_LOOK or values.device.type != "cpu" or torch.compiler.is_compiling() or is_transformed():
-        return False
-    return values.numel() > 0
-
-
-def _out_of_range(labels: Tensor, num_labels: int) -> int | None:
-    low, high = torch.aminmax(labels)
-    return next((bad for bad in (int(low), int(high)) if not 0 <= bad < num_labels), None)
 
 
 def _read_targets(targets: Tensor, shape: torch.Size, rules: LabelRules) -> Targets:

@@ -1,4 +1,4 @@
-"""The objective of few logits with its gradients in closed form.
+"""The objective for few logits, with its gradients in closed form.
 
 With few labels, starting operations is what costs, and autograd's own backward pass starts most of them. The identities
 are those of `labelemb.losses.chunked`, here over (rows, labels) tensors of both layers at once. One gradient of the
@@ -16,12 +16,12 @@ from torch import Tensor
 
 from labelemb.embeddings.base import LabelEmbedding
 from labelemb.losses.autograd import objective_again
-from labelemb.losses.batch import Batch, can_look_at
+from labelemb.losses.batch import Batch
 from labelemb.losses.groups import LabelGroups, group_by_label
 from labelemb.losses.parts import Parts, apply_linear, without_autocast
 from labelemb.losses.result import LossResult, LossTerms, RightLabels
 from labelemb.losses.terms import cap_of, cap_slope, target_shares, training_terms
-from labelemb.support.tensors import is_transformed, precision_to_keep, widened
+from labelemb.support.tensors import can_look_at, is_transformed, precision_to_keep, widened
 
 
 def has_closed_form(parts: Parts, batch: Batch) -> bool:

@@ -1,4 +1,4 @@
-"""The distinct labels of some rows: an embedding learns about each label once."""
+"""The distinct labels of some rows, because an embedding learns about each label once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from labelemb.losses.batch import can_look_at
+from labelemb.support.tensors import can_look_at
 
 FEW_LABELS = 64
 """Up to here, or up to the number of rows, an embedding learns about all labels at once."""

@@ -1,4 +1,4 @@
-"""The predictor's terms from any kernel that gives the cross entropy of each row with its hard label.
+"""The predictor's terms from any kernel that computes the hard cross entropy of each row.
 
 Cross entropy with a target t that sums to 1 is lse(z) - t . z, and z = W h + b is linear in h, so t_y . z = h . v_y +
 c_y with v_y = sum_i t_yi w_i and c_y = sum_i t_yi b_i: one vector for each distinct label. The log-sum-exp is the
@@ -20,7 +20,7 @@ from labelemb.embeddings.base import LabelEmbedding
 from labelemb.losses.batch import Batch, zeros_where_ignored
 from labelemb.losses.chunked import ChunkOptions, chunked_loss
 from labelemb.losses.groups import group_by_label
-from labelemb.losses.parts import LinearLayer, Parts
+from labelemb.losses.parts import LinearLayer, Parts, without_autocast
 from labelemb.losses.result import LossResult
 from labelemb.losses.terms import target_shares
 
@@ -52,9 +52,10 @@ def kernel_loss(parts: Parts, batch: Batch, kernel: PredictorKernel, options: Ch
     targets = _soft_logits(parts.embedding, predictor, hidden, labels)
     soft = (hard + own - targets.mean) * batch.soft_active
     hard_share, soft_share = target_shares(targets.own_mass, parts.objective, batch.progress, batch.soft_active)
-    hard_term, soft_term, supervision = (
-        torch.stack([hard, soft, hard_share * hard + soft_share * soft]) @ batch.weights / batch.divisor
-    ).unbind()
+    with without_autocast(hidden.device.type):  # it would add the rows up in half precision
+        hard_term, soft_term, supervision = (
+            torch.stack([hard, soft, hard_share * hard + soft_share * soft]) @ batch.weights / batch.divisor
+        ).unbind()
     others = chunked_loss(parts, batch, ChunkOptions(options.chunk_rows, predicts=False))
     terms = others.terms._replace(hard=hard_term.detach(), soft=soft_term.detach())
     return others._replace(loss=supervision + others.loss, terms=terms, correct=None)

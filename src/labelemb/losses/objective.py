@@ -1,4 +1,4 @@
-"""What the objective of the label embedding network leaves open: `Objective` and its presets.
+"""`Objective`: the settings of the label embedding objective, and its presets.
 
 The five terms that it weighs are in `labelemb.losses.terms`.
 """
@@ -16,38 +16,38 @@ EmbeddingReduction = Literal["all", "correct"]
 
 @dataclass(frozen=True)
 class Objective:
-    """The choices that the paper leaves open, or that its authors' code makes differently.
+    """Weights and options of the label embedding loss. Frozen; `replace` gives a changed copy.
 
-    The default keeps the loss on the scale of cross entropy, so that a learning rate found for cross entropy still
-    fits, and does not depend on how a batch is split.
+    With the defaults the loss is on the scale of cross entropy, so a learning rate found for cross entropy still fits,
+    and it does not depend on how a batch is split. docs/options.md says when to change which option.
     """
 
     tau: float = 2.0
-    """Temperature that softens what the observer teaches the embedding. Higher: softer."""
+    """Temperature of the observer's predictions from which the embedding learns, above 0. Higher: softer targets."""
     alpha: float = 0.9
-    """The observer's probability of the true label is held down from here on. 1 switches the cap off."""
+    """Probability of the true label above which the cap penalises the observer, in (0, 1]. 1: no one-sided cap."""
     cap_power: int = 1
     """Power of the cap: 1 or 2."""
     two_sided_cap: bool = False
-    """Pull the probability towards alpha from below as well (the authors' text code)."""
+    """Whether the cap also pulls the probability up to alpha from below (the authors' text code)."""
     hard_weight: float | None = None
-    """Weight of the cross entropy with the true label. None: 0.5, or with a mass floor what the soft term leaves."""
+    """Weight of the cross entropy with the true label. None: 0.5, or with a mass floor 1 minus the soft share."""
     soft_weight: float = 0.5
-    """Weight of the cross entropy with the label's learned distribution; with a mass floor, the most it may weigh."""
+    """Weight of the cross entropy with the label's soft target; with a mass floor, its largest share (at most 1)."""
     cap_weight: float = 1.0
-    """Weight of the cap. It slows the observer at 1 and holds it at alpha once cap_weight * alpha > 1."""
+    """Weight of the cap. A weight of 1 slows the observer down; cap_weight * alpha > 1 holds it at alpha."""
     cap_reduction: Reduction = "mean"
-    """"sum" adds the cap up over the batch, so that it depends on the batch size (the authors' vision code)."""
+    """"mean", or "sum" over the rows of a call, which depends on the batch size (the authors' vision code)."""
     embedding_reduction: EmbeddingReduction = "all"
-    """"correct" averages the embedding term over the rows that the observer gets right instead of all rows."""
+    """Rows over which the embedding term is averaged: "all", or "correct", those that the observer gets right."""
     correct_only: bool = True
-    """The embedding learns only from rows that the observer gets right."""
+    """Whether the embedding learns only from rows that the observer gets right."""
     soft_start: float | int = 0
-    """When the soft term starts: a float below 1 is a share of the training, an int a number of optimiser updates."""
+    """Start of the soft term: a float in [0, 1) is a share of the training, an int a number of optimiser updates."""
     mass_floor: float = 0.0
-    """The share of the target that the true label keeps at the end of the training; it rises linearly from 0.
+    """Share of the target that the true label keeps at the end of the training, in [0, 1]; it rises linearly from 0.
 
-    Without a clock (see `LabelEmbeddingHead`) it stands at this value from the first call on."""
+    Without progress= or total_steps= (see `LabelEmbeddingHead`) it has this value from the first call on. 0: off."""
 
     def __post_init__(self) -> None:
         _require(self.tau > 0, "tau", self.tau, "above 0")
@@ -77,33 +77,33 @@ class Objective:
 
     @classmethod
     def paper(cls, **changes: Any) -> Objective:
-        """The equation as printed: the plain sum, averaged over the batch."""
+        """The paper's equation: hard and soft have weight 1, and all terms are averaged over the batch."""
         return cls(**{"hard_weight": 1.0, "soft_weight": 1.0} | changes)
 
     @classmethod
     def authors_vision(cls, **changes: Any) -> Objective:
-        """The authors' image code: halves, the cap summed over the batch, the embedding averaged over right rows."""
+        """The authors' image code: the cap is summed over the batch, the embedding averaged over right rows."""
         return cls(**{"cap_reduction": "sum", "embedding_reduction": "correct"} | changes)
 
     @classmethod
     def authors_text(cls, **changes: Any) -> Objective:
-        """The authors' sequence code: a two-sided cap, and the soft term only after 20,000 updates."""
+        """The authors' text code: weights of 1, a two-sided cap, and the soft term only after 20,000 updates."""
         return cls(**{"hard_weight": 1.0, "soft_weight": 1.0, "two_sided_cap": True, "soft_start": 20_000} | changes)
 
     @classmethod
     def rising_floor(cls, **changes: Any) -> Objective:
-        """Beyond the paper: no cap, no gate, and a true label whose share of the target rises to 0.75.
+        """Beyond the paper: the true label's share of the target rises to 0.75. For `embedding="running"`.
 
-        Early in the training nine tenths of the target are the learned distribution; at the end the true label has at
-        least 0.75. Made for `embedding="running"`.
+        There is no cap, and the embedding learns from all rows. Early in the training nine tenths of the target are the
+        learned distribution; at the end the true label has at least 0.75.
 
         When it helps: networks that are trained from scratch on few examples per label, and networks with dropout. In
         trials with MLPs it was level with or ahead of the best label smoothing in most settings, up to two points with
         10 examples per label.
 
-        When it hurts: fine-tuning a pretrained encoder for a few epochs (two points behind cross entropy in a trial), a
-        small convolutional network with few epochs, and text with many examples per label, where the default is ahead.
-        Raw probabilities come out underconfident: use `calibrate`.
+        When it hurts: a small convolutional network with few epochs (behind cross entropy on CIFAR-10), and text with
+        many examples per label, where the default is ahead. docs/results.md has the numbers.
+        Raw probabilities are underconfident: use `calibrate`.
         """
         settings: dict[str, Any] = {
             "tau": 1.25,
@@ -116,14 +116,14 @@ class Objective:
 
     @classmethod
     def fading(cls, **changes: Any) -> Objective:
-        """Beyond the paper: targets that are almost all soft at the start, and nine tenths hard at the end.
+        """Beyond the paper: the true label's share of the target rises to 0.9. For `embedding="running"` with a prior.
 
-        Cap, gate and tau are the paper's; the true label's share of the target rises to 0.9. Made for
-        `embedding="running"` with `prior_rows`: what is not known yet about a label is spread evenly.
+        Targets are almost entirely soft at the start and nine tenths hard at the end. The cap, tau and `correct_only`
+        are as in the paper. With `prior_rows` the soft target of a label that was hardly seen is close to even.
 
         When it helps: texts and MLPs that are trained from scratch, most with few examples per label. When it hurts: a
-        small convolutional network under Adam (two points behind cross entropy), and tuning a trained network for a few
-        epochs. docs/results.md has the numbers.
+        small convolutional network under Adam (two points behind cross entropy), and fine-tuning a trained network for
+        a few epochs. docs/results.md has the numbers.
         """
         return cls(**{"soft_weight": 0.9, "mass_floor": 0.9} | changes)
 
@@ -132,10 +132,11 @@ class Objective:
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
+        """All fields by name."""
         return asdict(self)
 
     def __repr__(self) -> str:
-        """Only what differs from the default, so that a setting can be read at a glance."""
+        """Only the fields that differ from the default."""
         changed = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if getattr(self, f.name) != f.default]
         return f"Objective({', '.join(changed)})"
 

@@ -1,4 +1,4 @@
-"""What a loss gives: the loss itself, its five terms and what was counted on the way."""
+"""The result of a loss: the loss, its five terms, and counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class LossTerms(NamedTuple):
-    """The five terms, unweighted: reduced to a number each, or one value per row with reduction="none"."""
+    """The five terms of the loss, without their weights: one number each, or one value per row."""
 
     hard: Tensor
     soft: Tensor
@@ -17,6 +17,7 @@ class LossTerms(NamedTuple):
     embedding: Tensor
 
     def as_floats(self) -> dict[str, float]:
+        """The terms as Python numbers by name, for logging; not for terms per row."""
         return {name: float(value.detach()) for name, value in zip(self._fields, self, strict=True)}
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Which rows the observer sees, where it need not see all: drawn without a generator, so that a run can be resumed."""
+"""Samples the rows that the observer sees, without a generator, so that runs can be resumed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from labelemb.losses.batch import Batch, can_look_at
+from labelemb.losses.batch import Batch
+from labelemb.support.tensors import can_look_at
 
 
 def observe_some(batch: Batch, most: int, draws: Tensor) -> Batch:

@@ -1,4 +1,4 @@
-"""`SoftTargetLoss`: a learned label space as a loss for any model that already yields logits."""
+"""`SoftTargetLoss`: a learned label space as a loss for any model that returns logits."""
 
 from __future__ import annotations
 
@@ -12,25 +12,30 @@ from torch import Tensor, nn
 from labelemb.embeddings.fixed import FixedEmbedding
 from labelemb.labelspace import LabelSpace
 from labelemb.losses.batch import checked_labels, checked_weight, zeros_where_ignored
+from labelemb.losses.parts import without_autocast
 from labelemb.support.arguments import require_floats, require_tensor
 from labelemb.support.tensors import widened
 
 
 class SoftTargetLoss(nn.Module):
-    """hard_weight H(y, z') + soft_weight H(e_y', z') with the rows e of a label space, fixed (Appendix B of the paper).
+    """Cross entropy with the fixed soft targets of a label space, in place of `nn.CrossEntropyLoss`.
 
-    Stands where `nn.CrossEntropyLoss` stood; labels are the last axis of the logits: (..., labels) with targets (...).
+    The loss of a row is hard_weight H(y, z') + soft_weight H(e_y', z') with the rows e of the label space (Appendix B
+    of the paper). Labels are the last axis of the logits: logits (..., labels) with integer targets (...).
 
     >>> space = LabelSpace.from_matrix(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), ["cat", "dog"])
     >>> f"{SoftTargetLoss(space)(torch.tensor([[1.0, 0.0]]), torch.tensor([0])):.4f}"
     '0.3633'
 
     Arguments:
-        space: a `LabelSpace`, its labels in the order of the logits (`space.reorder(names)` helps).
-        hard_weight, soft_weight: 0.5 each keeps the scale of cross entropy; the paper adds them up (1 and 1).
-        weight: a weight per label, as in `nn.CrossEntropyLoss`.
-        ignore_index: the target that leaves a row out.
-        reduction: "mean", "sum", or "none" for a loss per row.
+        space: a `LabelSpace` with its labels in the order of the logits; `space.reorder(names)` changes the order.
+        hard_weight: weight of the true label, 0 or more. 0.5 and 0.5 keep the scale of cross entropy; the paper has 1
+            and 1.
+        soft_weight: weight of the soft target, 0 or more.
+        weight: (labels,), a weight per label, as in `nn.CrossEntropyLoss`. None: all labels have weight 1.
+        ignore_index: target of rows that are left out.
+        reduction: "mean" divides by the sum of the label weights of the valid rows; "sum"; or "none" for a loss per
+            row.
     """
 
     def __init__(
@@ -66,7 +71,8 @@ class SoftTargetLoss(nn.Module):
             )
         labels, valid, _ = checked_labels(targets, labels_there, self.ignore_index)
         log_p = F.log_softmax(zeros_where_ignored(widened(logits), valid), dim=-1)
-        q = self.embedding.probabilities(labels.reshape(-1)).reshape(log_p.shape).to(log_p.dtype)
+        with without_autocast(logits.device.type):  # the product of factors would be rounded to half precision
+            q = self.embedding.probabilities(labels.reshape(-1)).reshape(log_p.shape).to(log_p.dtype)
         hard = -log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
         soft = -(q * log_p).sum(-1)
         weights = valid.to(log_p.dtype) if self.weight is None else valid * self.weight.to(log_p.dtype)[labels]

@@ -23,18 +23,18 @@ from torch import Tensor
 
 from labelemb.losses.objective import Objective, checked_objective
 from labelemb.losses.result import LossTerms
-from labelemb.support.arguments import require_floats, require_integers, require_share
-from labelemb.support.tensors import widened
+from labelemb.support.arguments import out_of_range, require_floats, require_integers, require_share
+from labelemb.support.tensors import can_look_at, widened
 
 
 class Observation(NamedTuple):
-    """What the observer says about the label of each row; all (rows,), or (rows, labels) for soft targets."""
+    """The observer's terms and whether it is right; all (rows,), or (rows, labels) for soft targets."""
 
     loss: Tensor
     """H(y, z2')"""
     cap: Tensor
     right: Tensor
-    """Whether the label has the row's largest logit; ties count, so that no order of the labels matters."""
+    """Whether the label has the row's largest logit. Ties count, so the order of the labels does not matter."""
 
 
 def label_embedding_loss(
@@ -46,11 +46,20 @@ def label_embedding_loss(
     *,
     progress: float | None = None,
 ) -> tuple[Tensor, LossTerms]:
-    """The five terms of (..., labels) logits, averaged over the rows, in plain autograd.
+    """The label embedding loss and its five terms from logits, in plain autograd.
 
-    z1 and z2 are the predictor's and the observer's logits, e the embedding's rows of the targets (..., labels),
-    targets integer labels (...). The caller computes z2 from a detached hidden state. `progress` in [0, 1] moves a
-    mass floor; without it the floor is at its end. The soft term is there from the start: `soft_start` needs a head.
+    The soft term is active from the start, because `soft_start` needs a head.
+
+    Arguments:
+        z1: (..., labels), the predictor's logits.
+        z2: (..., labels), the observer's logits, computed from a detached hidden state.
+        e: (..., labels), the rows of the embedding for the targets.
+        targets: (...), integer labels.
+        objective: the weights and options of the loss.
+        progress: how far the training is, from 0 to 1, for a mass floor. None: the floor is at its end value.
+
+    Returns:
+        The loss, and the five terms without their weights, averaged over the rows as the objective says.
 
     >>> z1, z2, e = torch.zeros(2, 3), torch.zeros(2, 3), torch.eye(3)[:2]
     >>> loss, terms = label_embedding_loss(z1, z2, e, torch.tensor([0, 1]))
@@ -90,6 +99,8 @@ def _check_call(z1: Tensor, z2: Tensor, e: Tensor, targets: Tensor) -> None:
         raise ValueError(
             f"z1, z2, e and targets have shapes {shapes}, but three times (..., labels) and (...) are needed"
         )
+    if can_look_at(targets) and (bad := out_of_range(targets, z1.shape[-1])) is not None:
+        raise ValueError(f"a target is {bad}, but must be in [0, {z1.shape[-1]})")
 
 
 def observe(loss: Tensor, right: Tensor, objective: Objective) -> Observation:
@@ -98,12 +109,12 @@ def observe(loss: Tensor, right: Tensor, objective: Objective) -> Observation:
 
 
 def softened(teacher: Tensor, tau: float) -> Tensor:
-    """z2'': what the embedding learns; zeros for a row that is not finite, from which nothing can be learned."""
+    """z2'' = softmax(z2 / tau), from which the embedding learns; zeros in rows that are not finite."""
     return (widened(teacher.detach()) / tau).softmax(-1).nan_to_num(0.0)
 
 
 def largest_at(logits: Tensor, labels: Tensor) -> Tensor:
-    """Where labels (rows, k) have their row's largest logit, ties included; nowhere in a row that is not finite."""
+    """Whether labels (rows, k) have their row's largest logit, ties included; False in rows that are not finite."""
     logits = logits.detach()
     return logits.gather(-1, labels) - logits.amax(-1, keepdim=True) == 0  # inf - inf is not 0
 
@@ -111,10 +122,10 @@ def largest_at(logits: Tensor, labels: Tensor) -> Tensor:
 def target_shares(
     own_mass: Tensor, objective: Objective, progress: float | Tensor | None, soft_active: bool | Tensor = True
 ) -> tuple[Tensor | float, Tensor | float]:
-    """How much the hard and the soft term of a label weigh, given the mass its soft target puts on itself.
+    """The weights of the hard and the soft term of a label, given its probability `own_mass` in its own soft target.
 
     With a mass floor c = mass_floor * progress, the soft share is the largest up to soft_weight that leaves the label
-    at least c of the mixed target, and the hard term gets the rest. Without a clock (progress None) c is mass_floor.
+    at least c of the mixed target, and the hard share is the rest. If progress is None, c is mass_floor.
     """
     if objective.mass_floor == 0:
         hard_weight = 0.5 if objective.hard_weight is None else objective.hard_weight
@@ -128,7 +139,7 @@ def target_shares(
 
 
 def cap_of(probability: Tensor, objective: Objective) -> Tensor:
-    """The cap on the observer's probability of the true label: one-sided hinge, or two-sided distance."""
+    """The cap term from the observer's probability of the true label: a one-sided hinge or a two-sided distance."""
     excess = probability - objective.alpha
     excess = excess.abs() if objective.two_sided_cap else excess.relu()
     return excess if objective.cap_power == 1 else excess**2

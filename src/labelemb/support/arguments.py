@@ -1,4 +1,4 @@
-"""Checks of arguments: an error names the argument, what it is and what it must be."""
+"""Checks of arguments. Errors name the argument, its value and what is allowed."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ def require_integers(name: str, value: Tensor) -> None:
     require_tensor(name, value)
     if value.is_floating_point() or value.is_complex() or value.dtype is torch.bool:
         raise TypeError(f"{name} are {value.dtype}, but must be integer labels")
+
+
+def out_of_range(labels: Tensor, num_labels: int) -> int | None:
+    """A label that is none of `num_labels`, or None. Waits for a device."""
+    low, high = torch.aminmax(labels)
+    return next((bad for bad in (int(low), int(high)) if not 0 <= bad < num_labels), None)
 
 
 def require_number(name: str, value: object, allowed: str) -> None:

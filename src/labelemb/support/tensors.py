@@ -1,4 +1,4 @@
-"""Small helpers for tensors and modules: precision, changes in place, copies, sums over processes, evaluation mode."""
+"""Small helpers for tensors and modules: precision, in-place changes, copies, sums over processes, evaluation mode."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from contextvars import ContextVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+MAY_LOOK = True
+"""False: values on the CPU are treated as if they were on a device for which one would have to wait. For tests."""
+
+
+def can_look_at(values: Tensor) -> bool:
+    """Whether values can be looked at without waiting for a device or breaking a compiled or transformed graph."""
+    if not MAY_LOOK or values.device.type != "cpu" or torch.compiler.is_compiling() or is_transformed():
+        return False
+    return values.numel() > 0
 
 
 def widened(x: Tensor) -> Tensor:
@@ -63,6 +73,25 @@ def kept_wide(module: nn.Module, names: Sequence[str]) -> Iterator[None]:
         moved = getattr(module, name)
         if moved.dtype.itemsize < 4:
             setattr(module, name, buffer.to(moved.device))
+
+
+@torch.library.custom_op("labelemb::snapshot", mutates_args=(), schema="(Tensor x) -> Tensor")
+def _snapshot(x: Tensor) -> Tensor:
+    return x.clone()
+
+
+@_snapshot.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def snapshot(x: Tensor) -> Tensor:
+    """What a buffer holds, or what was read from it, for a loss of a call that changes the buffer.
+
+    A compiled backward pass may compute cheap values again, from the buffer as it is by then. It never does that with
+    an operation that it does not know. Where nothing is compiled, x itself.
+    """
+    return _snapshot(x) if torch.compiler.is_compiling() else x
 
 
 def copied_state(module: nn.Module) -> dict[str, Tensor]:

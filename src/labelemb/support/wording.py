@@ -1,4 +1,4 @@
-"""Words for people: quoted and shortened names, did-you-mean, and text that is safe to print on a terminal."""
+"""Text for messages: quoted and shortened names, did-you-mean, and escaping for terminals."""
 
 import difflib
 import heapq
@@ -53,6 +53,11 @@ def display_width(text: str) -> int:
 def padded(text: str, width: int) -> str:
     """The text with spaces behind it, to so many columns of a terminal."""
     return text + " " * (width - display_width(text))
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 example", "1,200 examples"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def json_line(value: Any) -> str:

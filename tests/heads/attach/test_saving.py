@@ -26,6 +26,18 @@ def test_a_checkpoint_from_before_attach_loads_as_if_attached_afterwards(options
     assert torch.equal(model(X, targets=Y).loss, later(X, targets=Y).loss)
 
 
+def test_a_checkpoint_that_is_assigned_gives_predictor_and_observer_memory_of_their_own() -> None:
+    saved = plain_model(1).state_dict()
+    model = attach(plain_model(0), "fc")
+    model.load_state_dict(saved, assign=True)
+    head: Any = model.fc
+    assert torch.equal(head.predictor.weight, head.observer.weight)
+    with torch.no_grad():
+        head.observer.weight.zero_()
+        head.observer.bias.zero_()
+    assert torch.equal(model(X), plain_model(1)(X))
+
+
 def test_a_checkpoint_from_before_attach_keeps_what_was_learned_about_labels_but_not_the_temperature() -> None:
     model = attach(plain_model(0), "fc")
     head: Any = model.fc

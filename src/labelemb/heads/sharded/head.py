@@ -18,40 +18,50 @@ from labelemb.heads.sharded.axis import LocalLayer, SplitAxis, SplitEmbedding
 from labelemb.heads.sharded.initial import initial_rows, normal, seeds, uniform
 from labelemb.heads.sharded.shard import LabelShard
 from labelemb.labelspace import LabelSpace
-from labelemb.losses.batch import Batch, LabelRules, can_look_at, checked_labels, checked_sample_weight, checked_weight
+from labelemb.losses.batch import Batch, LabelRules, checked_labels, checked_sample_weight, checked_weight
 from labelemb.losses.chunked import ChunkOptions, chunked_loss
 from labelemb.losses.chunked.rows import rows_in_chunk
 from labelemb.losses.objective import Objective
 from labelemb.losses.parts import Parts, in_precision_of
 from labelemb.losses.result import LossResult, RightLabels
 from labelemb.support.arguments import require_tensor
-from labelemb.support.tensors import widened
+from labelemb.support.tensors import can_look_at, widened
 
 LABEL_AXIS = {"embedding.B": 1}
 """Which dimension of a parameter or buffer is the labels, where it is not the first."""
 
 
 class TopLabels(NamedTuple):
-    """The most probable labels of each row, best first; both (..., k)."""
+    """The most probable labels of each row and their log-probabilities, best first; both (..., k)."""
 
     log_probabilities: Tensor
     labels: Tensor
 
 
 class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
-    """A `LabelEmbeddingHead` with a compressed embedding for label sets that do not fit one process.
+    """A `LabelEmbeddingHead` with a compressed embedding whose labels are split over processes.
 
-    Every process of the mesh holds ceil(labels / processes) rows of predictor, observer and A and as many columns of B,
-    as DTensors, so that optimisers and checkpoints know them. All processes call the head together, with the same
-    rows (`gather_rows` brings rows of several processes together). Loss, terms and counts are the same everywhere,
-    and the gradient of `hidden` is whole.
+    Every process of the mesh holds ceil(labels / processes) rows of predictor, observer and A and as many columns of B
+    (the last processes hold fewer), as DTensors, so optimisers and checkpoints can handle them. All processes call the
+    head together with the same rows (`gather_rows` collects the rows of several processes). Loss, terms and counts are
+    the same in all processes, and so is the gradient of `hidden`.
 
-    Arguments, beside those of `LabelEmbeddingHead`:
+    Initial values come from torch's global generator in the first process, and do not depend on the number of
+    processes.
+
+    Arguments:
+        in_features: size of the hidden state.
+        num_labels: number of labels in all processes together.
         mesh: a DeviceMesh of one dimension, over which the labels are split.
-        rank: of the compressed embedding; a dense one is not offered.
-        embedding_bias: whether the embedding has the bias of the authors' text code.
-
-    Initial values come from torch's global generator in the first process, and are the same for any number of them.
+        rank: rank of the compressed embedding; there is no dense one.
+        bias: whether predictor and observer have a bias.
+        embedding_bias: whether the embedding has a bias, as in the authors' text code.
+        objective: the weights and options of the loss. None: `Objective()`.
+        weight: (num_labels,), a weight per label. None: all labels have weight 1.
+        ignore_index: target of rows that are left out.
+        chunk_rows: rows whose logits are in memory at once. None: chosen for the device.
+        observe_rows: as in `LabelEmbeddingHead`.
+        total_steps: as in `LabelEmbeddingHead`.
     """
 
     shard: LabelShard
@@ -100,7 +110,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
 
     @classmethod
     def from_head(cls, head: LabelEmbeddingHead, mesh: DeviceMesh) -> Self:
-        """Each process's part of a head that all of them have; parameters and counters are copied."""
+        """Split a head that every process has; each process copies its part of the parameters and counters."""
         embedding = head.embedding
         if not isinstance(embedding, CompressedEmbedding):
             raise ValueError(
@@ -134,7 +144,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
 
     @torch.no_grad()
     def unsharded(self) -> LabelEmbeddingHead | None:
-        """The head with all labels in the CPU memory of the first process, and None in the others. All call it."""
+        """The head with all labels, in the CPU memory of the first process; None in the others. All must call it."""
         state = {
             name: self.shard.on_first(value) if isinstance(value, DTensor) else value
             for name, value in self.state_dict().items()
@@ -184,7 +194,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         observed_hidden: Tensor | None = None,
         reduction: Literal["mean", "none"] = "mean",
     ) -> Tensor | HeadOutput:
-        """Logits as a DTensor split over the labels, or with integer targets a `HeadOutput`; see `Head.forward`."""
+        """Compute logits as a DTensor split over the labels, or with integer targets the loss; see `Head.forward`."""
         if targets is None:
             return self.logits(hidden)
         require_tensor("targets", targets)
@@ -211,12 +221,12 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         )
 
     def logits(self, hidden: Tensor) -> DTensor:
-        """The predictor's logits (..., labels), split over the labels; `.full_tensor()` brings them together."""
+        """The predictor's logits (..., labels), split over the labels; `.full_tensor()` collects them."""
         return self.shard.wrap(self._held_logits(hidden), -1)
 
     @torch.no_grad()
     def log_probabilities(self, hidden: Tensor) -> DTensor:
-        """log softmax of the logits over the temperature, (..., labels), split over the labels. Without gradients."""
+        """log_softmax(logits / temperature), (..., labels), split over the labels. Without gradients."""
         local = self._held_log_probabilities(hidden.reshape(-1, self.in_features))
         return self.shard.wrap(local.reshape(*hidden.shape[:-1], self.shard.width), -1)
 
@@ -226,7 +236,7 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
 
     @torch.no_grad()
     def top_labels(self, hidden: Tensor, k: int = 5) -> TopLabels:
-        """The k most probable labels of each row, the same in all processes. Rows are worked through in chunks."""
+        """The k most probable labels of each row, the same in all processes. Rows are processed in chunks."""
         if not 1 <= k <= self.num_labels:
             raise ValueError(f"k is {k}, but must be in [1, {self.num_labels}]")
         chunks = hidden.reshape(-1, self.in_features).split(
@@ -237,12 +247,12 @@ class ShardedLabelEmbeddingHead(LabelEmbeddingHead):
         return TopLabels(values, labels)
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """The most probable label of each row, (...); the first of several that are equal."""
+        """The most probable label of each row, (...); of equal ones, the first."""
         return self.top_labels(hidden, 1).labels.squeeze(-1)
 
     @torch.no_grad()
     def label_space(self, names: Sequence[str] | None = None) -> LabelSpace | None:  # type: ignore[override]  # None elsewhere
-        """What was learned about the labels, on the first process; None in the others. All call it.
+        """What was learned about the labels, in the first process; None in the others. All must call it.
 
         The first process needs memory for both factors of all labels, 8 bytes x labels x rank.
         """

@@ -1,4 +1,4 @@
-"""The chunked objective as one function for autograd, whose gradients are there after the forward pass."""
+"""The chunked objective as one autograd function that computes its gradients in the forward pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from labelemb.embeddings.base import RowGradients
-from labelemb.losses.batch import Batch, can_look_at
+from labelemb.losses.batch import Batch
 from labelemb.losses.chunked.labels import LabelAxis
 from labelemb.losses.chunked.layer import LayerPass, Workspace
 from labelemb.losses.chunked.observer import ObserverPass, ObserverSums
@@ -20,7 +20,7 @@ from labelemb.losses.objective import Objective
 from labelemb.losses.parts import Parts, without_autocast
 from labelemb.losses.result import LossResult, LossTerms
 from labelemb.losses.terms import training_terms
-from labelemb.support.tensors import precision_to_keep
+from labelemb.support.tensors import can_look_at, precision_to_keep
 
 
 @dataclass(frozen=True)

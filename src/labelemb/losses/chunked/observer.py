@@ -1,4 +1,4 @@
-"""The observer's part of a chunked pass: observer and cap term with their gradients, and what the embedding learns."""
+"""The observer's part of a chunked pass: observer and cap term with gradients, and the embedding's statistics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from labelemb.embeddings.base import LabelEmbedding, RowGradients
-from labelemb.losses.batch import Batch, can_look_at
+from labelemb.losses.batch import Batch
 from labelemb.losses.chunked.labels import LabelAxis, Reading
 from labelemb.losses.chunked.layer import LayerPass, Workspace
 from labelemb.losses.chunked.rows import (
@@ -26,6 +26,7 @@ from labelemb.losses.chunked.rows import (
 from labelemb.losses.objective import Objective
 from labelemb.losses.result import RightLabels
 from labelemb.losses.terms import cap_of, cap_slope
+from labelemb.support.tensors import can_look_at
 
 
 class ObserverSums(NamedTuple):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from labelemb.embeddings.base import LabelEmbedding
 from labelemb.labelspace.rows import SparseRows
-from labelemb.losses.batch import Batch, can_look_at
+from labelemb.losses.batch import Batch
 from labelemb.losses.chunked.labels import LabelAxis
 from labelemb.losses.chunked.layer import LayerPass, Workspace
 from labelemb.losses.chunked.rows import (
@@ -26,6 +26,7 @@ from labelemb.losses.chunked.rows import (
 from labelemb.losses.chunked.targets import ChunkTargets, LoopTargets, NoTargets, RowTargets, SparseTargets
 from labelemb.losses.objective import Objective
 from labelemb.losses.terms import target_shares
+from labelemb.support.tensors import can_look_at
 
 
 class PredictorSums(NamedTuple):

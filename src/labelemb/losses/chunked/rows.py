@@ -1,4 +1,4 @@
-"""Rows of a batch in the order in which they are worked through, and cut into chunks and groups."""
+"""The rows of a batch in processing order, split into chunks and groups."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from labelemb.losses.batch import Batch, can_look_at
+from labelemb.losses.batch import Batch
 from labelemb.losses.groups import group_by_label
+from labelemb.support.tensors import can_look_at
 
 CHUNK_BYTES = 128 * 1024**2
 """A chunk of logits on a CPU has at most this size, within these limits of rows. Every chunk adds to the whole weight's
