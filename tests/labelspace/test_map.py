@@ -115,6 +115,13 @@ def test_factors_are_mapped_by_the_distances_of_their_rows(monkeypatch: pytest.M
         assert found.share < 1
 
 
+def test_the_share_of_tiny_differences_is_that_of_large_ones() -> None:
+    pattern = torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
+    large, tiny, none = (label_map(LabelSpace.from_matrix(size * pattern, kind="logit")) for size in (1e-3, 3e-7, 0.0))
+    assert tiny.share == pytest.approx(large.share, abs=0.1)
+    assert none.share == pytest.approx(0, abs=1e-3)
+
+
 @pytest.mark.parametrize("labels", [1, 2, 3])
 def test_few_labels_have_a_map(labels: int) -> None:
     positions = label_map(LabelSpace.from_matrix(torch.eye(labels), kind="logit")).positions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -140,6 +141,12 @@ class Examples(Sequence[ExampleFinding]):
 
     def __iter__(self) -> Iterator[ExampleFinding]:
         return (self.of_row(row) for row in self.order.tolist())
+
+    def with_inputs(self, inputs: Sequence[Any]) -> Examples:
+        """The same findings beside other inputs, one for each row of the data."""
+        found = copy(self)
+        found._inputs = inputs
+        return found
 
     def issues(self) -> list[ExampleFinding]:
         """The examples that are flagged: as many as errors are expected, where another label is more probable."""

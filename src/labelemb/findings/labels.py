@@ -1,4 +1,4 @@
-"""Labels that overlap, that nobody gets right, or that have too few examples."""
+"""Findings about labels: labels that overlap, are never predicted right, or have too few examples."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from labelemb.findings.examples import ErrorEstimate
 from labelemb.findings.predictions import Predictions
+from labelemb.support.wording import counted
 
 if TYPE_CHECKING:
     from labelemb.labelspace import LabelSpace
@@ -94,14 +95,16 @@ def find_label_problems(scores: Sequence[LabelScore], absent: np.ndarray) -> tup
     """Labels absent from the training part of a fold, never predicted right, or with too few examples."""
     found = []
     for score, is_absent in zip(scores, absent.tolist(), strict=True):
+        examples = counted(score.examples, "example")
         if is_absent:
-            reason = f"none of its {score.examples} examples gets any probability for it: in a fold, no model saw it"
+            reason = f"none of its {examples} gets any probability for it: in a fold, no model saw it"
             found.append(LabelFinding(score.label, "absent from training", score.examples, reason))
         elif score.accuracy == 0:
-            reason = f"none of its {score.examples} examples is predicted right"
-            found.append(LabelFinding(score.label, "never right", score.examples, reason))
+            found.append(
+                LabelFinding(score.label, "never right", score.examples, f"none of its {examples} is predicted right")
+            )
         if score.examples < FEWEST_EXAMPLES:
-            reason = f"{score.examples} examples; at least {FEWEST_EXAMPLES} are needed to judge a label"
+            reason = f"{examples}; at least {FEWEST_EXAMPLES} are needed to judge a label"
             found.append(LabelFinding(score.label, "too few examples", score.examples, reason))
     return tuple(found)
 

@@ -1,4 +1,4 @@
-"""A map of labels: two numbers a label, so that labels which resemble the same labels lie close together.
+"""A two-dimensional map of labels, in which labels that are similar to the same labels are close together.
 
 The rows of the label space are taken as distributions. A label's own share says how sure the model is of it, not what
 it resembles, so it is replaced by the share of its nearest label and the row is divided by its sum. The square roots of
@@ -31,7 +31,7 @@ SMALLEST = 1e-12
 
 @dataclass(frozen=True)
 class LabelMap:
-    """Where the labels lie, and how much of their differences the map shows.
+    """The positions of the labels, and the share of their differences that the map shows.
 
     Attributes:
         positions: (labels, 2), the larger side of the map from -1 to 1.
@@ -66,8 +66,11 @@ def _from_rows(matrix: np.ndarray) -> tuple[np.ndarray, float]:
     np.fill_diagonal(matrix, 0)
     np.fill_diagonal(matrix, matrix.max(axis=1))
     vectors = np.sqrt(matrix / np.maximum(matrix.sum(axis=1, keepdims=True), SMALLEST))
-    left, values, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
-    return left[:, :2] * values[:2], _share(values[:2] ** 2, float((values**2).sum()))
+    vectors -= vectors.mean(axis=0)
+    # the same as the singular vectors of the rows, in less than half of the time
+    variances, left = np.linalg.eigh(vectors @ vectors.T)  # the smallest first
+    main = np.maximum(variances[:-3:-1], 0)
+    return left[:, :-3:-1] * np.sqrt(main), _share(main, float((vectors**2).sum()))
 
 
 def _from_factors(form: FactorForm) -> tuple[np.ndarray, float]:
@@ -116,4 +119,5 @@ def _from_neighbors(table: NeighborTable) -> tuple[np.ndarray, float]:
 
 
 def _share(variances: np.ndarray, total: float) -> float:
-    return min(1.0, float(variances.sum()) / max(total, SMALLEST))
+    # variances are squares: what rounding leaves of equal rows is far below the square of SMALLEST
+    return min(1.0, float(variances.sum()) / max(total, SMALLEST**2))

@@ -45,7 +45,7 @@ def test_an_image_that_cannot_be_read(tmp_path: Path, capsys: Capture) -> None:
 
 def test_pairs_of_texts_have_nothing_to_audit(tmp_path: Path, capsys: Capture) -> None:
     line = error_line(capsys, "audit", "numbers-en-vi", "--out", str(tmp_path / "out"))
-    assert "an audit is about examples with one label each" in line
+    assert "an audit needs examples with one label each" in line
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,13 @@ def test_pairs_of_texts_have_nothing_to_audit(tmp_path: Path, capsys: Capture) -
     [
         (["audit", "digits", "--parts", "train,all"], "'train,all' is not a list of different parts"),
         (["audit", "digits", "--folds", "0"], "'0' is not a whole number of at least 1"),
-        (["audit", "digits", "file.csv"], "the data is given as --data file.csv"),
+        (["audit", "digits", "file.csv"], "to pass the data, write --data file.csv"),
         (["audit", "digits", "--new-labels"], "--new-labels is for `labelemb audit apply`"),
         (["audit", "digits", "--method", "reused-labels"], "audit with label-embedding or plain"),
-        (["audit", "apply", "audit.csv"], "wanted: labelemb audit apply audit.csv corrections.csv --out cleaned.csv"),
+        (["audit", "apply", "audit.csv"], "usage: labelemb audit apply audit.csv corrections.csv --out cleaned.csv"),
         (["audit", "apply", "a.csv", "b.csv", "--out", "c.csv"], "there is no file a.csv"),
+        (["audit", "apply", "a.csv", "b.csv", "--out", "c.csv", "--folds", "5"], "--folds is for audits that train"),
+        (["audit", "apply", "a.csv", "b.csv", "--out", "c.csv", "--data", "d"], "--data is for audits that train"),
     ],
 )
 def test_mistakes_in_the_arguments(arguments: list[str], message: str, capsys: Capture) -> None:
@@ -71,7 +73,7 @@ def test_apply_writes_a_corrected_table(tmp_path: Path, capsys: Capture) -> None
     write_csv(tmp_path / "corrections.csv", ["index", "id", "mark", "label"], [[0, "a", "wrong", "alarm"]])
     paths = [str(tmp_path / name) for name in ("audit.csv", "corrections.csv", "cleaned.csv")]
     assert main(["audit", "apply", *paths[:2], "--out", paths[2]]) == 0
-    assert capsys.readouterr().out == f"1 examples relabelled, 0 removed: {paths[2]}\n"
+    assert capsys.readouterr().out == f"1 example relabelled, 0 removed: {paths[2]}\n"
     assert (tmp_path / "cleaned.csv").read_text() == "text,label,split\nplay,alarm,train\nwake me,alarm,train\n"
 
 

@@ -22,7 +22,7 @@ from tests.helpers.tiny_data import text_rows, write_csv
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "the following arguments are required: VERB"),
+        ((), "the following arguments are required: COMMAND"),
         (("trian", "digits"), "; did you mean 'train'?"),
         (("compare", "digts"), "unknown recipe 'digts'; did you mean 'digits'"),
         (("compare", "digits", "--methods", "plane"), "unknown method 'plane'; did you mean 'plain'"),
@@ -62,7 +62,9 @@ from tests.helpers.tiny_data import text_rows, write_csv
         (("evaluate", "no-such-run"), "there is no run folder no-such-run"),
         (("predict", "no-such-run", "x.png"), "there is no run folder no-such-run"),
         (("nearest", "no-such-run", "8"), "there is no run folder or file no-such-run"),
-        (("recipes", "show", "minst-mlp"), "unknown recipe 'minst-mlp'; did you mean 'mnist-mlp'"),
+        (("recipes", "show", "minst-mlp"), "'minst-mlp'; did you mean 'mnist-mlp'? (see `labelemb recipes`)"),
+        (("compare", "no-such"), "unknown recipe 'no-such' (see `labelemb recipes`, or give a .toml file)"),
+        (("train", "digits", "--device", "gpu"), "(choose from 'auto', 'cpu', 'cuda') (see `labelemb train"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+import tomllib
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -205,15 +206,18 @@ def test_recipes_are_listed_shown_and_copied(tmp_path: Path, capsys: Capture) ->
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == recipe_names()
     assert max(map(len, lines)) <= 80
-    assert main(["recipes", "list", "--json"]) == 0
-    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == recipe_names()
+    for arguments in (["recipes", "list", "--json"], ["recipes", "--json", "list"], ["recipes", "--json"]):
+        assert main(arguments) == 0
+        assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == recipe_names()
     assert main(["recipes", "show", "mnist-mlp"]) == 0
     assert capsys.readouterr().out == recipe_text("mnist-mlp")
+    assert main(["recipes", "show", "mnist-mlp", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == tomllib.loads(recipe_text("mnist-mlp"))
     copied = tmp_path / "mine.toml"
     assert main(["recipes", "copy", "mnist-mlp", str(copied)]) == 0
     assert copied.read_text() == recipe_text("mnist-mlp")
     capsys.readouterr()
-    assert "is there already" in error_line(capsys, "recipes", "copy", "digits", str(copied))
+    assert "already exists" in error_line(capsys, "recipes", "copy", "digits", str(copied))
 
 
 def test_data_says_what_is_there_and_where(capsys: Capture, tiny_data: Callable[[str], Path | None]) -> None:
@@ -224,7 +228,12 @@ def test_data_says_what_is_there_and_where(capsys: Capture, tiny_data: Callable[
     assert main(["data"]) == 0
     assert "labelemb data fetch mnist" in capsys.readouterr().out
     assert main(["data", "list", "--json", "--data", str(mnist.parent)]) == 0
-    assert json.loads(capsys.readouterr().out)["mnist"] == str(mnist)
+    listed = capsys.readouterr().out
+    assert json.loads(listed)["mnist"] == str(mnist)
+    assert main(["data", "--json", "--data", str(mnist.parent), "list"]) == 0
+    assert capsys.readouterr().out == listed
+    assert main(["data", "--json", "--data", str(mnist.parent), "where", "mnist"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"mnist": str(mnist)}
     assert "did you mean 'mnist'" in error_line(capsys, "data", "where", "minst")
     assert "was not found" in error_line(capsys, "data", "where", "cifar10")
     assert "there is no file or folder nowhere" in error_line(capsys, "data", "list", "--data", "nowhere")

@@ -12,9 +12,11 @@ from labelemb.lab.comparison.protocol import RunRequest
 from labelemb.lab.comparison.run_order import PlannedRun
 from labelemb.lab.data import Fold, read_audited
 from labelemb.lab.jobs import audit as job
+from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.lab.tasks.records import from_json, to_json
 from labelemb.support.errors import UserError
 from tests.helpers.audits import WRONG, even_folds, quick_audit_recipe, write_intents
+from tests.helpers.tiny_data import write_image_folder
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +142,10 @@ def test_duplicates_that_cross_from_train_to_test_are_found(tmp_path: Path) -> N
     assert found.duplicates is not None
     crossing = [duplicate for duplicate in found.duplicates if duplicate.crosses_splits and duplicate.kind == "exact"]
     assert [duplicate.rows for duplicate in crossing] == [(0, 36)]
+
+
+def test_an_image_is_named_by_its_file(tmp_path: Path) -> None:
+    read = read_audited(load_recipe("image-folder"), write_image_folder(tmp_path / "pets"), 2, ("train",))
+    found = job.judge(read, even_folds(read), None)
+    assert read.files is not None
+    assert found.examples[0].input == read.files[found.examples[0].index]

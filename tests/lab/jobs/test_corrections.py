@@ -114,6 +114,10 @@ def test_other_tables_are_refused(tmp_path: Path, texts: Path) -> None:
         apply_corrections(tmp_path / "other.csv", corrections(tmp_path), tmp_path / "cleaned.csv")
     with pytest.raises(UserError, match="there is no file"):
         apply_corrections(texts, tmp_path / "nowhere.csv", tmp_path / "cleaned.csv")
+    with pytest.raises(UserError, match=r"is a folder: name the audit\.csv in it"):
+        apply_corrections(tmp_path, corrections(tmp_path), tmp_path / "cleaned.csv")
+    with pytest.raises(UserError, match=r"no column 'split' \(columns there: index, id, mark, label\)$"):
+        apply_corrections(corrections(tmp_path), texts, tmp_path / "cleaned.csv")
 
 
 @pytest.mark.parametrize("text", ["plain", "=1", "'=1", "''=1", " =1", " '=1", "'quoted'", "+", "-5", "@x", "it's", ""])

@@ -58,7 +58,18 @@ def test_errors_of_images_have_small_pictures() -> None:
 
 def test_a_model_without_errors_has_none() -> None:
     examples = ImageExamples(torch.zeros(4, 1, 2, 2, dtype=torch.uint8), LOGITS.argmax(-1))
-    assert worst_examples(examples, LOGITS, NAMES, 5) == []
+    found = worst_examples(examples, LOGITS, NAMES, 5)
+    assert found == []
+    assert show_errors(ModelErrors(found, []), 5, "new.csv").splitlines()[0] == "No errors on new.csv"
+
+
+def test_an_example_without_text_or_file_is_called_by_its_place() -> None:
+    texts = TextInputs(1, ["one"]).encode(["", "", "", ""], TARGETS)
+    texts.texts = [""] * 4
+    images = ImageExamples(torch.zeros(4, 1, 2, 2, dtype=torch.uint8), TARGETS)
+    for examples, name in ((texts, "example 3"), (images, "image 3")):
+        first = show_errors(ModelErrors(worst_examples(examples, LOGITS, NAMES, 1), []), 1).splitlines()[2]
+        assert first.endswith(f"  {name}")
 
 
 def test_every_label_has_a_row_with_what_is_known() -> None:

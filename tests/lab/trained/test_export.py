@@ -175,6 +175,23 @@ def test_a_format_that_is_not_that_of_the_ending_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("file", ["model.safetensors", "model.pth", "model.v2"])
+def test_an_ending_of_no_format_is_refused(place: Path, tmp_path: Path, capsys: Capture, file: str) -> None:
+    error = failure(capsys, place / RUNS["images"], "-o", tmp_path / file)
+    assert f"has the ending {Path(file).suffix}, which is no format: write .pt2 or .onnx" in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_edited_card_is_kept_beside_a_new_model(place: Path, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "model-card.md").write_text("my notes")
+    assert main(["export", str(place / RUNS["images"]), "-o", str(tmp_path / "model.pt2")]) == 0
+    captured = capsys.readouterr()
+    assert f"kept {tmp_path / 'model-card.md'}, which was edited" in captured.out
+    assert captured.err == ""
+    assert (tmp_path / "model-card.md").read_text() == "my notes"
+    assert (tmp_path / "model.pt2").is_file()
+
+
 def failure(capsys: Capture, *arguments: object) -> str:
     """Runs the command, which must fail with one line on standard error."""
     assert main(["export", *map(str, arguments)]) == 2
@@ -194,7 +211,7 @@ def test_what_is_no_finished_run_is_refused(place: Path, tmp_path: Path, capsys:
     assert "there is no run folder" in failure(capsys, tmp_path / "absent")
     assert "holds no finished run" in failure(capsys, tmp_path)
     (tmp_path / "result.json").write_bytes((place / RUNS["images"] / "result.json").read_bytes())
-    assert "holds a result, but no model" in failure(capsys, tmp_path)
+    assert "has a result, but no model.safetensors" in failure(capsys, tmp_path)
 
 
 def test_an_output_that_cannot_be_written_is_refused(place: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -1,4 +1,4 @@
-"""Arguments that several verbs share, and the types of their values."""
+"""Arguments that several subcommands share, and the types of their values."""
 
 import argparse
 import math
@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from labelemb.lab.comparison.seeds import LARGEST_SEED, parse_seeds
 from labelemb.lab.recipes.recipe import Recipe, load_recipe
@@ -47,22 +47,24 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "recipe", metavar="RECIPE", help="name of a shipped recipe (see `labelemb recipes`), or a .toml file"
     )
+    parser.add_argument("--data", type=a_path, metavar="PATH", help="the data: a file, its folder, or hf:NAME")
     parser.add_argument(
-        "--data", type=a_path, metavar="PATH", help="the data: a file, a folder that holds it, or hf:NAME"
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a key, as train.epochs=3"
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a recipe key, e.g. train.epochs=3"
     )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), help="short for --set train.device=...")
-    parser.add_argument("--precision", metavar="FORMAT", help="short for --set train.precision=..., as bf16-mixed")
+    parser.add_argument("--precision", metavar="FORMAT", help="short for --set train.precision=..., e.g. bf16-mixed")
 
 
 def add_running(parser: argparse.ArgumentParser, threads: int) -> None:
     """How to run."""
-    text = "CPU threads of a run" + (f" ({threads})" if threads else " (all)")
+    text = f"CPU threads of a run (default: {threads or 'all'})"
     parser.add_argument("--threads", type=thread_count, default=threads, metavar="N", help=text)
     parser.add_argument(
-        "--checkpoint-seconds", type=seconds, default=30.0, metavar="S", help="seconds between two checkpoints (30)"
+        "--checkpoint-seconds",
+        type=seconds,
+        default=30.0,
+        metavar="S",
+        help="seconds between two checkpoints (default: 30)",
     )
     parser.add_argument(
         "--keep-checkpoints", action="store_true", help="keep the last checkpoint of a run that has finished"
@@ -72,7 +74,7 @@ def add_running(parser: argparse.ArgumentParser, threads: int) -> None:
         action="append",
         default=[],
         choices=TRACKERS,
-        help="send evaluations to a tracker as well; may be given more than once",
+        help="also send evaluations to a tracker; can be repeated",
     )
     parser.add_argument("--tensorboard", action="store_true", help="short for --log tensorboard")
 
@@ -84,8 +86,12 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="train on a Ray cluster whose machines share --out and --data: auto, or HOST:PORT",
     )
-    parser.add_argument("--cpus-per-run", type=positive, metavar="N", help="CPUs that a run reserves there (--threads)")
-    parser.add_argument("--gpus-per-run", type=share, metavar="N", help="GPUs that a run reserves there: 1, 0.5 (0)")
+    parser.add_argument(
+        "--cpus-per-run", type=positive, metavar="N", help="with --ray: CPUs that a run reserves (default: --threads)"
+    )
+    parser.add_argument(
+        "--gpus-per-run", type=share, metavar="N", help="with --ray: GPUs that a run reserves, e.g. 1, 0.5 (default: 0)"
+    )
 
 
 def read_cluster(options: argparse.Namespace) -> "Cluster | None":
@@ -107,19 +113,19 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
         "--labels",
         type=a_path,
         metavar="RUN_OR_FILE",
-        help="train with labels that were learned before (method reused-labels), matched by name: the folder of a run, "
-        "a label space file, or a CSV table of similarities with names",
+        help="train with learned labels (method reused-labels), matched by name: the folder of a run, a label space "
+        "file, or a CSV table of similarities with names",
     )
     parser.add_argument(
-        "--labels-subset", action="store_true", help="the data may have only some of the labels; the rest is left out"
+        "--labels-subset", action="store_true", help="allow labels that the data does not have; they are left out"
     )
     parser.add_argument(
-        "--warm-start", action="store_true", help="learn the labels further instead of keeping them fixed"
+        "--warm-start", action="store_true", help="train the reused labels further instead of keeping them fixed"
     )
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+def add_json(parser: argparse.ArgumentParser, default: Any = False) -> None:
+    parser.add_argument("--json", action="store_true", default=default, help="print JSON, for programs")
 
 
 def read_recipe(options: argparse.Namespace) -> Recipe:
@@ -145,7 +151,7 @@ def read_labels(options: argparse.Namespace) -> "LabelSource | None":
         for flag, way in ways.items():
             if getattr(options, flag):
                 name = flag.replace("_", "-")
-                raise UserError(f"--{name} is about labels to reuse: pass --labels FILE as well{way}")
+                raise UserError(f"--{name} needs labels to reuse: pass --labels FILE as well{way}")
         return None
     with importing():
         from labelemb.lab.runs.labels import LabelSource
@@ -267,7 +273,9 @@ def share(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf or (value > 1 and value != int(value)):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a whole number of at least 1 nor a part of 1, as 0.5")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a whole number of at least 1 nor a fraction below 1, as 0.5"
+        )
     return value
 
 

@@ -1,8 +1,9 @@
-"""Verbs that list recipes and data sets: recipes, data."""
+"""The subcommands recipes and data: list recipes and data sets."""
 
 import argparse
 import json
 import textwrap
+import tomllib
 
 from labelemb.lab.cli.arguments import Verbs, a_path, add_json, add_verb
 from labelemb.lab.recipes.recipe import load_recipe, recipe_names, recipe_text
@@ -17,13 +18,15 @@ RECIPES_EXAMPLES = """\
   labelemb recipes copy image-folder my.toml     then edit it, and: labelemb compare my.toml
 """
 DATA_EXAMPLES = """\
-  labelemb data                    what is there, and where it is looked for
+  labelemb data                    data sets found, and where they are searched
   labelemb data where mnist
   labelemb data fetch mnist        download it; run again to resume
 """
 
 WIDTH = 80
 """Columns of a terminal."""
+UNCHANGED = argparse.SUPPRESS
+"""The default of an option that may stand before an action and behind it: the action keeps what was said before it."""
 
 
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
@@ -32,32 +35,34 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     add_json(recipes)
     actions = recipes.add_subparsers(metavar="ACTION")
     listing = actions.add_parser("list", help="names of all recipes")
-    add_json(listing)
+    add_json(listing, UNCHANGED)
     listing.set_defaults(run=_list_recipes)
     show = actions.add_parser("show", help="print a recipe")
     show.add_argument("name", metavar="NAME")
+    add_json(show, UNCHANGED)
     show.set_defaults(run=_show_recipe)
-    copy = actions.add_parser("copy", help="copy a recipe to a file of yours")
+    copy = actions.add_parser("copy", help="copy a recipe to a file")
     copy.add_argument("name", metavar="NAME")
     copy.add_argument("file", metavar="FILE", type=a_path)
     copy.set_defaults(run=_copy_recipe)
 
-    data = add_verb(verbs, "data", "list the published data sets, say where one is, or fetch one", DATA_EXAMPLES)
+    data = add_verb(verbs, "data", "list the published data sets, locate one, or download one", DATA_EXAMPLES)
     data.set_defaults(run=_list_data, json=False, data=None)
     actions = data.add_subparsers(metavar="ACTION")
-    listing = actions.add_parser("list", help="published data sets and where they are")
+    listing = actions.add_parser("list", help="list published data sets and where they are")
     where = actions.add_parser("where", help="print the folder of a data set")
     where.add_argument("name", metavar="NAME")
-    for parser in (data, listing):
-        add_json(parser)
     for parser in (data, listing, where):
-        parser.add_argument("--data", type=a_path, metavar="PATH", help="look here and not in the usual places")
+        add_json(parser, UNCHANGED)
+        parser.add_argument(
+            "--data", type=a_path, default=UNCHANGED, metavar="PATH", help="search here instead of in the usual places"
+        )
     listing.set_defaults(run=_list_data)
     where.set_defaults(run=_where_data)
     fetch = actions.add_parser("fetch", help="download a data set")
     fetch.add_argument("name", metavar="NAME")
     fetch.add_argument(
-        "--to", type=a_path, metavar="DIR", help="folder to put it in ($LABELEMB_DATA, or the user's cache)"
+        "--to", type=a_path, metavar="DIR", help="target folder (default: $LABELEMB_DATA, or the user's cache)"
     )
     fetch.set_defaults(run=_fetch_data)
 
@@ -84,16 +89,17 @@ def _first_comment(text: str) -> str:
 
 
 def _show_recipe(options: argparse.Namespace) -> int:
-    print(recipe_text(options.name), end="")
+    text = recipe_text(options.name)
+    print(json.dumps(tomllib.loads(text)) if options.json else text.removesuffix("\n"))
     return 0
 
 
 def _copy_recipe(options: argparse.Namespace) -> int:
     text = recipe_text(options.name)
     if options.file.suffix != ".toml":
-        raise UserError(f"{options.file} does not end in .toml, by which a recipe of yours is told from a shipped one")
+        raise UserError(f"{options.file} does not end in .toml: the file of a recipe needs this suffix")
     if options.file.exists():
-        raise UserError(f"{options.file} is there already: choose another name, or delete it")
+        raise UserError(f"{options.file} already exists: choose another name, or delete it")
     write_text(options.file, text)
     load_recipe(str(options.file))
     print(f"wrote {options.file}; edit it, then: labelemb compare {options.file}")
@@ -121,12 +127,12 @@ def _where_data(options: argparse.Namespace) -> int:
     known = fetchable_names()
     if options.name not in known:
         raise UserError(
-            f"unknown data set {options.name!r}{did_you_mean(options.name, known)}: known are {', '.join(known)}"
+            f"unknown data set {options.name!r}{did_you_mean(options.name, known)} (known are {', '.join(known)})"
         )
     folder = find_published(options.name, options.data)
     if folder is None:
-        raise UserError(f"{options.name} was not found: `labelemb data` says where it is looked for")
-    print(folder)
+        raise UserError(f"{options.name} was not found: `labelemb data` shows where it is searched")
+    print(json.dumps({options.name: str(folder)}) if options.json else folder)
     return 0
 
 

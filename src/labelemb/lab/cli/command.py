@@ -1,4 +1,4 @@
-"""The parser of all verbs, and errors as one line on standard error with an exit code."""
+"""The parser of all subcommands. Errors are one line on standard error with an exit code."""
 
 import argparse
 import io
@@ -22,8 +22,8 @@ examples:
   labelemb compare digits                                 two methods on handwritten digits, about a minute
   labelemb compare mnist-mlp --data DIR --seeds 20        the paper's first experiment
   labelemb compare text-csv --data intents.csv            your own texts: columns text and label
-  labelemb nearest runs/digits/label-embedding/seed-0 8   which labels resemble the 8
-  labelemb compare numbers-en-vi --seeds 1                translation that needs no file
+  labelemb nearest runs/digits/label-embedding/seed-0 8   the labels most similar to 8
+  labelemb compare numbers-en-vi --seeds 1                a translation task that needs no file
 """
 
 
@@ -68,10 +68,15 @@ class OneLineParser(argparse.ArgumentParser):
         raise UserError(f"{message} (see `{self.prog} --help`)")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Suggests the nearest verb, or the nearest value of an option, for one that does not exist."""
+        """Suggests the nearest verb for one that does not exist.
+
+        The values of an option are few and listed, and the nearest may be the opposite: cpu for gpu.
+        """
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
+            if action.option_strings:
+                raise
             near = did_you_mean(str(value), [str(choice) for choice in action.choices or ()])
             raise argparse.ArgumentError(action, error.message + near) from None
 
@@ -79,12 +84,12 @@ class OneLineParser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     parser = OneLineParser(
         prog="labelemb",
-        description="Train classifiers that learn how their labels resemble each other, and compare ways to do it.",
+        description="Train classifiers with soft labels, learn how similar the labels are, and compare methods.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"labelemb {__version__}")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for group in (training, choosing, audit, trained, translation, labels, report, card, export, catalogue):
         group.add_verbs(verbs)
     return parser

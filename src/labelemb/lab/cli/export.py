@@ -1,4 +1,4 @@
-"""The verb export: writes a trained model to a file of its own."""
+"""The subcommand export: writes a trained model to a file that needs no labelemb."""
 
 import argparse
 from pathlib import Path
@@ -22,10 +22,14 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     export.add_argument(
         "--format",
         choices=("torch", "onnx"),
-        help="torch: a torch.export program; onnx (default: by the ending of FILE, else torch)",
+        help="torch: a torch.export program; onnx (default: by the suffix of FILE, else torch)",
     )
     export.add_argument(
-        "-o", "--out", type=a_path, metavar="FILE", help="file to write (model.pt2 or model.onnx in the run's folder)"
+        "-o",
+        "--out",
+        type=a_path,
+        metavar="FILE",
+        help="file to write (default: model.pt2 or model.onnx in the run's folder)",
     )
     export.set_defaults(run=_export)
 
@@ -35,20 +39,25 @@ def _export(options: argparse.Namespace) -> int:
         _check_out(options.out)
     require_finished(options.run_folder)
     with importing():
-        from labelemb.lab.report.model_card import write_card
+        from labelemb.lab.report.model_card import EditedCardError, write_card
         from labelemb.lab.trained.export.job import BATCHES, export_run
 
     made = export_run(options.run_folder, options.format, options.out)
     left = made.trained_parameters - made.parameters
-    training_only = f"; {left:,} more served the training only" if left else ""
+    training_only = f"; {left:,} more were used only for training" if left else ""
     print(f"wrote {made.path}: {made.bytes:,} bytes")
-    print(f"{made.parameters:,} parameters, the body's and those of one linear layer{training_only}")
+    print(f"{made.parameters:,} parameters: the body and one linear layer{training_only}")
     print(
-        f"checked with batches of {', '.join(map(str, BATCHES))}: no probability differs from the run's by more than "
+        f"checked with batches of {', '.join(map(str, BATCHES))}: the probabilities differ from the run's by at most "
         f"{made.difference:.1g}"
     )
-    card = write_card(options.run_folder, made.path.with_name(f"{made.path.stem}-card.md"), made.usage)
-    print(f"wrote {card}: what the model is, for those who get it")
+    card = made.path.with_name(f"{made.path.stem}-card.md")
+    try:
+        write_card(options.run_folder, card, made.usage)
+    except EditedCardError:
+        print(f"kept {card}, which was edited; remove it to get a new one")
+    else:
+        print(f"wrote {card}: the model card")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Verbs of trained models: evaluate, predict."""
+"""The subcommands of trained models: evaluate, predict."""
 
 import argparse
 import json
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EVALUATE_EXAMPLES = """\
   labelemb evaluate runs/digits/label-embedding/seed-0
   labelemb evaluate runs/intents/plain/seed-0 --worst 20
+  labelemb evaluate runs/intents/plain/seed-0 --on new.csv --worst 20
   labelemb evaluate runs/mnist-mlp/plain/seed-3 --data DIR --json
   labelemb evaluate runs/numbers-en-vi/plain/seed-0 --raw
 """
@@ -34,20 +35,33 @@ PREDICT_FIELDS = ("file", "line", "text", "label", "probability", "alternatives"
 
 
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
-    evaluate = add_verb(verbs, "evaluate", "score a trained model on its dev and test sets", EVALUATE_EXAMPLES)
+    evaluate = add_verb(
+        verbs, "evaluate", "score a trained model on its dev and test sets, or on other examples", EVALUATE_EXAMPLES
+    )
     evaluate.add_argument("run_folder", type=existing("run folder"), metavar="RUN", help="folder of a finished run")
-    evaluate.add_argument("--data", type=a_path, metavar="PATH", help="the data (where it was in training)")
+    evaluate.add_argument("--data", type=a_path, metavar="PATH", help="the data (default: the path used in training)")
+    evaluate.add_argument(
+        "--on",
+        type=a_path,
+        nargs="+",
+        metavar="PLACE",
+        help="score these examples instead of the run's own sets: tables with texts and labels, folders with one "
+        "folder of images per label, or for translation the common name of two files, without their suffixes",
+    )
     evaluate.add_argument(
         "--worst",
         type=positive,
         metavar="N",
-        help="also the N most confident errors, and the N labels with most errors",
+        help="also print the N most confident errors, and the N labels with most errors",
     )
     evaluate.add_argument(
-        "--csv", action="store_true", help="with --worst: write worst.csv and labels.csv (all labels) into the folder"
+        "--csv",
+        action="store_true",
+        help="with --worst: write worst.csv and labels.csv (all labels) to the run folder; with --on: "
+        "worst-NAME.csv and labels-NAME.csv",
     )
     evaluate.add_argument(
-        "--raw", action="store_true", help="of a translation: the scores of beam search with logits as they are"
+        "--raw", action="store_true", help="translation: scores of beam search with uncalibrated logits"
     )
     add_json(evaluate)
     evaluate.set_defaults(run=_evaluate)
@@ -55,19 +69,23 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     predict = add_verb(verbs, "predict", "label images, table rows or lines of text", PREDICT_EXAMPLES)
     predict.add_argument("run_folder", type=existing("run folder"), metavar="RUN", help="folder of a finished run")
     predict.add_argument(
-        "files", type=a_path, nargs="+", metavar="FILE", help="images or folders of them; tables; texts"
+        "files", type=a_path, nargs="+", metavar="FILE", help="images or folders of images; tables; text files"
     )
-    predict.add_argument("-k", type=positive, default=3, metavar="K", help="labels shown for an input (3)")
-    predict.add_argument("-o", "--out", type=a_path, metavar="FILE", help="write a table, .csv or .jsonl")
+    predict.add_argument("-k", type=positive, default=3, metavar="K", help="labels per input (default: 3)")
+    predict.add_argument("-o", "--out", type=a_path, metavar="FILE", help="file to write, .csv or .jsonl")
     add_json(predict)
     predict.set_defaults(run=_predict)
 
 
 def _evaluate(options: argparse.Namespace) -> int:
     if options.csv and options.worst is None:
-        raise UserError("--csv writes what --worst lists: add --worst 20, say")
+        raise UserError("--csv writes what --worst lists: add --worst 20, for example")
     if options.csv and options.json:
         raise UserError("--json prints and --csv writes: leave out one of them")
+    if options.on is not None and options.data is not None:
+        raise UserError("--on scores other examples, --data locates the run's own: leave out one of them")
+    if options.on is not None and len(options.on) > 1 and options.worst is not None:
+        raise UserError(f"--worst lists the errors on one set, but --on names {len(options.on)}: name one of them")
     require_finished(options.run_folder)
     with importing():
         from labelemb.lab.tasks.records import to_json
@@ -76,19 +94,20 @@ def _evaluate(options: argparse.Namespace) -> int:
 
     model = TrainedModel(options.run_folder)
     columns = _columns(model, options.raw)
-    errors = None if options.worst is None else model.errors(options.worst, options.data)
-    scores = model.evaluate(options.data)
+    place = None if options.on is None else options.on[0]
+    errors = None if options.worst is None else model.errors(options.worst, options.data, place)
+    scores = model.evaluate(options.data) if options.on is None else model.evaluate_on(options.on)
     if options.json:
         found = {name: to_json(values) for name, values in scores.items()}
         print(json.dumps(found if errors is None else {**found, **to_json(errors)}))
         return 0
     print(_score_table(scores, columns))
-    if note := model.task.evaluate_note(scores["test"]):
+    if note := model.task.evaluate_note(next(iter(scores.values()))):
         print(f"\n{note}")
     if errors is not None:
-        print(f"\n{show_errors(errors, options.worst)}")
+        print(f"\n{show_errors(errors, options.worst, *map(str, options.on or ()))}")
         if options.csv:
-            print("\nwrote " + " and ".join(map(str, write_errors(errors, options.run_folder))))
+            print("\nwrote " + " and ".join(map(str, write_errors(errors, options.run_folder, place))))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A summary as tables: rows for the report page, and Markdown, which is also what the terminal shows.
+"""A summary as tables: rows for the report page, and Markdown for files and the terminal.
 
 The columns come from the task.
 """
@@ -48,8 +48,8 @@ def show(summary: Summary) -> str:
     """What `render` gives, for a terminal of 80 columns."""
     parts = [fitted(table.header, table.rows) for table in tables(summary)]
     if summary.notes:
-        parts.append(_wrapped("\n".join(f"- {note}" for note in summary.notes)))
-    return "\n\n".join([*parts, _wrapped(legend(summary))])
+        parts.append(wrapped("\n".join(f"- {note}" for note in summary.notes)))
+    return "\n\n".join([*parts, wrapped(legend(summary))])
 
 
 def fitted(header: Row, rows: Sequence[Row]) -> str:
@@ -92,7 +92,8 @@ def _name_lines(name: str) -> list[str]:
     return [line[start : start + LONGEST_NAME] for line in lines for start in range(0, max(1, len(line)), LONGEST_NAME)]
 
 
-def _wrapped(text: str) -> str:
+def wrapped(text: str) -> str:
+    """The text in lines of at most 80 columns; each of its points begins a new one."""
     points = re.split(r"\n(?! )", text)
     return "\n".join(textwrap.fill(" ".join(point.split()), WIDTH, subsequent_indent="  ") for point in points)
 
@@ -141,7 +142,7 @@ def _cell(values: MethodSummary, column: Column) -> str:
     if column.form == "difference":
         return "-" if against is None else _difference(against)
     if column.form == "p":
-        return "-" if against is None or against.p is None else _p_value(against.p)
+        return "-" if against is None or against.p is None else p_value(against.p)
     score = values.scores[column.field]
     if column.form == "runs":
         return str(score.n)
@@ -181,5 +182,6 @@ def _difference(against: PairedDifference) -> str:
     return f"{against.mean:+.2f}{interval}"
 
 
-def _p_value(p: float) -> str:
+def p_value(p: float) -> str:
+    """A p-value in three digits."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,7 +1,7 @@
-"""Examples in memory, the form of their inputs, and data sets made of them."""
+"""`Examples` in memory, the form of their inputs, and `Dataset`s of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -60,6 +60,8 @@ class Examples(ABC):
 
 LONGEST_TEXT = 60
 """Characters of a text where it stands for its place."""
+SHOWN_LABELS = 5
+"""Labels of a model that an error names."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,10 @@ class InputForm(msgspec.Struct, frozen=True, tag_field="kind"):
     def read(self, files: Sequence[Path], settings: DataSettings) -> tuple[list[InputPlace], Examples]:
         """New inputs from files, with the place of each; their targets are `NO_TARGET`."""
         raise UserError(f"{self.noun} are not read from files to predict")
+
+    @abstractmethod
+    def read_labelled(self, place: Path, settings: DataSettings, label_names: list[str]) -> Examples:
+        """Examples to score a model on, with targets that are places in `label_names`."""
 
     def difference(self, other: "InputForm") -> str:
         """Why a network made for `other` cannot read these inputs, or nothing if its layers alone decide that."""
@@ -138,6 +144,20 @@ def tensor_bytes(*tensors: Tensor) -> Iterator[memoryview]:
 def no_targets(count: int) -> Tensor:
     """Targets of inputs whose labels are to be predicted."""
     return torch.full((count,), NO_TARGET)
+
+
+def label_numbers(labels: Iterable[tuple[str, str]], names: Sequence[str]) -> Tensor:
+    """The place of each label in `names`; the first text of a pair says in the error where the label was found."""
+    numbers = {name: number for number, name in enumerate(names)}
+    found = []
+    for where, label in labels:
+        if label not in numbers:
+            raise UserError(
+                f"{where}: the model has no label {shorten(label, LONGEST_TEXT)!r}; it has {len(names)}, as "
+                f"{', '.join(shorten(name, LONGEST_TEXT) for name in names[:SHOWN_LABELS])}"
+            )
+        found.append(numbers[label])
+    return torch.tensor(found, dtype=torch.long)
 
 
 def check_any(found: Sequence[Any], files: Sequence[Path]) -> None:

@@ -1,4 +1,4 @@
-"""Files of data: where they are looked for, how they are downloaded, and readers of texts and tables.
+"""Data files: where they are searched, how they are downloaded, and readers of texts and tables.
 
 Every reader takes files packed with gzip as well. Errors name the file and the line.
 """
@@ -139,6 +139,23 @@ def read_pairs(source: Path, target: Path) -> list[tuple[str, str]]:
     return list(zip(sources, targets, strict=True))
 
 
+def read_parallel(folder: Path, stem: str, suffixes: Sequence[str]) -> list[tuple[str, str]]:
+    """The pairs of the files STEM.SOURCE and STEM.TARGET in a folder, packed or not."""
+    source, target = (_required(folder, f"{stem}.{suffix}") for suffix in suffixes)
+    return read_pairs(source, target)
+
+
+def _required(folder: Path, name: str) -> Path:
+    found = file_of(folder, name)
+    if found is None:
+        raise UserError(f"{folder} lacks the file {name} (or {name}.gz)")
+    return found
+
+
+class MissingColumnError(UserError):
+    """A table lacks a column. What to do about it depends on who reads the table."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One row of a table. `where` names it in errors: the file and the line."""
@@ -158,6 +175,8 @@ def table_suffix(path: Path) -> str:
 def read_rows(path: Path, required: tuple[str, ...]) -> list[Row]:
     """The rows of a CSV, TSV or JSON lines file, each of which has the required columns."""
     text = read_text(path)
+    if not text.strip():
+        raise UserError(f"{path} is empty")
     readers = {".csv": _read_csv, ".tsv": _read_tsv, ".jsonl": _read_jsonl}
     with enough_memory_to_read(path):
         rows = list(readers[table_suffix(path)](path, text, required))
@@ -273,11 +292,7 @@ def _object_row(where: str, entry: Any, required: tuple[str, ...]) -> Row:
 def _check_columns(where: str, columns: list[str], required: tuple[str, ...]) -> None:
     for column in required:
         if column not in columns:
-            there = ", ".join(columns) or "none"
-            raise UserError(
-                f"{where}: no column {column!r} (columns there: {there}); "
-                "name yours in data.text_column, data.label_column and data.split_column"
-            )
+            raise MissingColumnError(f"{where}: no column {column!r} (columns there: {', '.join(columns) or 'none'})")
 
 
 class ResumingDownloader:

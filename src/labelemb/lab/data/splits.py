@@ -1,4 +1,4 @@
-"""Splits: what a reader hands over, and how missing parts are drawn from the training examples."""
+"""`Splits`: the parts that a reader found, and random splits for missing parts."""
 
 import hashlib
 import json
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from labelemb.lab.recipes.settings import DigitsData, ImageFolderData, PublishedImages, TextTableData
 from labelemb.support.errors import UserError
+from labelemb.support.wording import counted
 
 
 class Selectable(Protocol):
@@ -135,7 +136,7 @@ def random_split(
     if len(short):
         label = int(short[0])
         raise UserError(
-            f"{source}: label {label_names[label]!r} has {int(counts[label])} examples, a split takes "
+            f"{source}: label {label_names[label]!r} has {counted(int(counts[label]), 'example')}, a split takes "
             f"{int(dev[label])} for development and {int(test[label])} for testing: add examples, "
             "or change data.dev_size and data.test_size"
         )

@@ -1,5 +1,6 @@
-"""The job that audits labels: k folds in parallel processes, resumable, then findings about examples and labels."""
+"""`audit`: trains k folds in parallel processes, resumable, then finds suspicious examples and labels."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +109,7 @@ def audit(
 def judge(read: AuditedData, folds: Sequence[FoldPredictions], space: LabelSpace | None) -> Audit:
     """The findings from the predictions of all folds, in memory of rows x top-k numbers."""
     joined = join_folds(folds, read.targets)
-    return audit_arrays(
+    found = audit_arrays(
         (joined.labels, joined.values),
         read.targets,
         read.label_names,
@@ -119,13 +120,17 @@ def judge(read: AuditedData, folds: Sequence[FoldPredictions], space: LabelSpace
         top_k=joined.labels.shape[1],
         in_sample=len(folds) == 1,
     )
+    if read.files is None:
+        return found
+    # an image is named by its file, which a person can open
+    return dataclasses.replace(found, examples=found.examples.with_inputs(read.files))
 
 
 def _train_folds(comparison: Comparison, runs: Sequence[PlannedRun], read: AuditedData) -> list[Failure]:
     """Train the folds that are missing; those that failed."""
     check_labels(comparison)
     if RunFolder(comparison.out).has_begun:
-        raise UserError(f"{comparison.out} holds a single run, beside which an audit would lie: choose another --out")
+        raise UserError(f"{comparison.out} holds a single run: choose another --out for the audit")
     made = MadeFolder.make(comparison.out)
     try:
         return _train_in_folder(comparison, runs, read)

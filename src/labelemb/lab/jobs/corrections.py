@@ -1,4 +1,4 @@
-"""The job that applies marked corrections to an audited table, into a new file: the original is never touched."""
+"""`apply_corrections`: writes audited data with marked corrections to a new file; the original is not changed."""
 
 import csv
 import io
@@ -66,6 +66,8 @@ def apply_corrections(audit: Path, corrections: Path, out: Path, *, new_labels: 
     if out.exists():
         raise UserError(f"{out} exists and is not overwritten: choose another --out")
     for file in (audit, corrections):
+        if file.is_dir():
+            raise UserError(f"{file} is a folder: name the audit.csv in it, and then the corrections of its page")
         if not file.is_file():
             raise UserError(f"there is no file {file}")
     source, examples = _read_audit(audit)

@@ -1,4 +1,4 @@
-"""`write_card`: what a run's model is, in the Markdown form that model hubs read: YAML in front, sections behind.
+"""`write_card`: writes the model card of a run in the Markdown format of model hubs, with YAML front matter.
 
 Every statement comes from the files of the run. What they cannot tell (license, intended use) is left to the user.
 """
@@ -38,6 +38,10 @@ Z = 1.959964
 """Of a 95 % interval."""
 
 
+class EditedCardError(UserError):
+    """The card that is there was edited, or is another text, and was not replaced."""
+
+
 def write_card(folder: Path | str, out: Path | str | None = None, usage: str | None = None) -> Path:
     """Write the card of a finished run, by default README.md in its folder, and return the file.
 
@@ -53,7 +57,9 @@ def write_card(folder: Path | str, out: Path | str | None = None, usage: str | N
     except OSError as error:
         raise file_error("read", path, error) from error
     if before not in ("", body) and not _is_untouched(before):
-        raise UserError(f"{path} is not as labelemb wrote it: name another file with -o, or remove this one")
+        raise EditedCardError(
+            f"{path} was edited or is not from labelemb: name another file with -o, or remove this one"
+        )
     write_text(path, _signed(body))
     return path
 
@@ -193,7 +199,7 @@ def _results(result: RunResult, siblings: FolderResults) -> str:
     if baseline is not None and baseline is not values:
         lines.append(f"- against cross entropy: {difference_words(values, baseline, main)}")
     selected = "the best dev evaluation" if result.examples.dev else "the last epoch"
-    lines.append(f"- reported is {selected}, epoch {result.best_epoch:g} of {result.epochs}")
+    lines.append(f"- reported evaluation: {selected}, epoch {result.best_epoch:g} of {result.epochs}")
     return "\n".join(lines)
 
 
@@ -219,10 +225,10 @@ def _calibration(result: RunResult, *, exported: bool) -> str:
 
 def _label_space(space: LabelSpace | None, *, exported: bool) -> str:
     if space is None:
-        return "This method learns none."
+        return "This method learns no label space."
     about = f"`labels.safetensors` says how the {space.num_labels:,} labels resemble each other."
     if exported:
-        about = f"The run learned how the {space.num_labels:,} labels resemble each other; the file does not hold it."
+        about = f"The run learned how the {space.num_labels:,} labels resemble each other; this is not in the file."
     if space.num_labels > MOST_LABELS:
         return about
     found = mutual_pairs(neighbor_table(space, NEIGHBORS))
@@ -241,7 +247,7 @@ def _training(result: RunResult) -> str:
     machine = ", ".join(part for part in (result.machine.cpu, result.machine.gpu, result.machine.system) if part)
     return "\n".join(
         [
-            f"- command: {_code(result.command)}" if result.command else "- command: not kept",
+            f"- command: {_code(result.command)}" if result.command else "- command: not recorded",
             f"- {result.epochs} epochs, {result.steps:,} updates, {result.seconds.training:.0f} seconds",
             f"- machine: {_text(machine, LONGEST_LINE)}",
             f"- parameters: {result.parameters.predicting:,} to predict",
@@ -260,7 +266,7 @@ def _limits(result: RunResult, model: ModelRecord, rows: list[LabelRow]) -> str:
         lines.append(f"- Labels with the largest test error: {named}.")
     lines += _named("were never observed right in training", [row.label for row in rows if row.observed is False])
     few = [row.label for row in rows if row.examples is not None and row.examples < FEW_EXAMPLES]
-    lines += _named(f"have fewer than {FEW_EXAMPLES} test examples, so that their errors are hardly known", few)
+    lines += _named(f"have fewer than {FEW_EXAMPLES} test examples, so their errors are very uncertain", few)
     if result.note:
         lines.append(f"- {_text(result.note, LONGEST_LINE)}.")
     lines.append("- License, intended use and the origin of the data are not known to the program: add them here.")

@@ -1,4 +1,4 @@
-"""The examples with the most confident errors: what to look at first, for wrong labels and for blind spots."""
+"""The examples with the most confident errors, to find wrong labels and blind spots."""
 
 import base64
 import io
@@ -30,6 +30,8 @@ class WorstExample(msgspec.Struct, frozen=True, omit_defaults=True):
     label_probability: float
     text: str = ""
     """Empty for images."""
+    file: str = ""
+    """Where an image is in its data's folder; empty where images have no files of their own."""
     picture: str = ""
     """A small PNG in base64; empty for texts."""
 
@@ -54,10 +56,15 @@ def worst_examples(examples: Examples, logits: Tensor, names: list[str], count: 
             probability=float(confidence[row]),
             label_probability=float(own[row]),
             text="" if shown.texts is None else shown.texts[row],
+            file=_file(shown, row),
             picture=_picture(shown, row),
         )
         for row in order.tolist()
     ]
+
+
+def _file(examples: Examples, row: int) -> str:
+    return examples.files[row] if isinstance(examples, ImageExamples) and examples.files is not None else ""
 
 
 def _picture(examples: Examples, row: int) -> str:

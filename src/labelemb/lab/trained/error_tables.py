@@ -1,4 +1,4 @@
-"""The errors of a model as tables: in 80 columns for a terminal, and whole in CSV files."""
+"""Tables of a model's errors: 80 columns wide for a terminal, and complete in CSV files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,20 +9,23 @@ from labelemb.lab.tasks.worst import WorstExample
 from labelemb.lab.trained.model import ModelErrors
 from labelemb.support.files import file_error
 
-EXAMPLE_FIELDS = ("number", "label", "predicted", "probability", "label_probability", "text")
+EXAMPLE_FIELDS = ("number", "label", "predicted", "probability", "label_probability", "text", "file")
 LABEL_FIELDS = LabelRow.__struct_fields__
 
 
-def show_errors(errors: ModelErrors, count: int) -> str:
-    """The worst examples and the worst labels, at most `count` of each."""
-    return "\n\n".join(
-        [plain_text(_example_table(errors.examples), count), plain_text(_label_table(errors.labels), count)]
-    )
+def show_errors(errors: ModelErrors, count: int, where: str = "the test set") -> str:
+    """The worst examples and the worst labels, at most `count` of each. `where` names their set."""
+    wrong = plain_text(_example_table(errors.examples, where), count) if errors.examples else f"No errors on {where}"
+    return f"{wrong}\n\n{plain_text(_label_table(errors.labels), count)}"
 
 
-def write_errors(errors: ModelErrors, folder: Path) -> list[Path]:
-    """Write worst.csv and labels.csv with all fields, and return the files."""
-    examples, labels = folder / "worst.csv", folder / "labels.csv"
+def write_errors(errors: ModelErrors, folder: Path, place: Path | None = None) -> list[Path]:
+    """Write worst.csv and labels.csv with all fields, and return the files.
+
+    The errors on examples at another place are in worst-NAME.csv and labels-NAME.csv.
+    """
+    of = "" if place is None else "-" + place.resolve().name.partition(".")[0]
+    examples, labels = folder / f"worst{of}.csv", folder / f"labels{of}.csv"
     _write(examples, EXAMPLE_FIELDS, errors.examples)
     _write(labels, LABEL_FIELDS, errors.labels)
     return [examples, labels]
@@ -35,13 +38,17 @@ def _write(file: Path, fields: Sequence[str], records: Sequence[object]) -> None
         raise file_error("write", file, error) from error
 
 
-def _example_table(examples: Sequence[WorstExample]) -> Table:
+def _example_table(examples: Sequence[WorstExample], where: str) -> Table:
     rows = [
-        [f"{example.probability:.3f}", example.label, example.predicted, example.text or f"test image {example.number}"]
+        [
+            f"{example.probability:.3f}",
+            example.label,
+            example.predicted,
+            example.text or example.file or f"{'image' if example.picture else 'example'} {example.number}",
+        ]
         for example in examples
     ]
-    title = "Most confident errors on the test set"
-    return Table(title, ["probability", "label", "predicted", "input"], rows, len(rows))
+    return Table(f"Most confident errors on {where}", ["probability", "label", "predicted", "input"], rows, len(rows))
 
 
 def _label_table(labels: Sequence[LabelRow]) -> Table:

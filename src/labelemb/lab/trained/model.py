@@ -1,4 +1,4 @@
-"""The model of a finished run, loaded from its folder: to evaluate again, to predict and to translate."""
+"""`TrainedModel`: the model of a finished run, loaded to evaluate, predict and translate."""
 
 import copy
 import dataclasses
@@ -79,15 +79,14 @@ class TrainedModel:
             self.classifier.load_state_dict(tensors)
         except RuntimeError as error:
             raise UserError(
-                f"{self.run.model_file} does not fit the recipe beside it{_sizes(tensors, self.label_names)}"
+                f"{self.run.model_file} does not fit the recipe in its folder{_sizes(tensors, self.label_names)}"
             ) from error
         self.fabric = make_fabric(settings_here(self.recipe.train))
         self.model = self.fabric.setup_module(self.classifier)
         self._read: dict[Path | str | None, EvaluatedModel] = {}
 
-    def _evaluated(self, data: Dataset | None = None) -> EvaluatedModel:
-        """The model as its task evaluates it; without data it only answers."""
-        dev, test = (None, None) if data is None else (data.dev, data.test)
+    def _evaluated(self, dev: Examples | None = None, test: Examples | None = None) -> EvaluatedModel:
+        """The model as its task evaluates it; without sets it only answers."""
         origin = str(self.run.path)
         return EvaluatedModel(
             self.recipe, self.classifier, self.inputs, self.label_names, self.logits, origin, dev=dev, test=test
@@ -116,12 +115,27 @@ class TrainedModel:
     def evaluate(self, data_path: Path | str | None = None) -> dict[str, Any]:
         """Scores on the dev and test sets, each a dataclass of the task; `data_path` is for data that has moved."""
         model = self._with_data(data_path)
-        temperature = self.temperature if model.dev is not None else None
-        return {name: self.task.score(model, part, temperature) for name, part in model.sets().items()}
+        return {name: self._score(model, part) for name, part in model.sets().items()}
 
-    def errors(self, count: int, data_path: Path | str | None = None) -> ModelErrors:
-        """The `count` most confident errors on the test set, and a row for every label, the largest error first."""
-        model = self._with_data(data_path)
+    def evaluate_on(self, places: Iterable[Path | str]) -> dict[str, Any]:
+        """Scores on other examples with labels, by place.
+
+        A place is what `InputForm.read_labelled` takes: a table of texts, a folder with a folder of images per label,
+        or the start of the names of two line files, as `news.test` for `news.test.en` and `news.test.vi`.
+        """
+        models = {str(place): self._with_test(place) for place in places}  # all are read before the first is scored
+        return {place: self._score(model, model.sets()["test"]) for place, model in models.items()}
+
+    def _score(self, model: EvaluatedModel, examples: Examples) -> Any:
+        temperature = None if self.result.temperature is None else self.temperature
+        return self.task.score(model, examples, temperature)
+
+    def errors(self, count: int, data_path: Path | str | None = None, on: Path | str | None = None) -> ModelErrors:
+        """The `count` most confident errors, and a row for every label, the largest error first.
+
+        They are those on the test set, or on the examples at a place that `evaluate_on` takes.
+        """
+        model = self._with_data(data_path) if on is None else self._with_test(on)
         worst, confusion = self.task.errors(model, count)
         space = load_space(self.run.path) if self.run.labels_file.exists() else None
         return ModelErrors(worst, by_error(label_rows(confusion, space)))
@@ -129,8 +143,13 @@ class TrainedModel:
     def _with_data(self, data_path: Path | str | None) -> EvaluatedModel:
         """The model with the sets of its data, which is read once."""
         if data_path not in self._read:
-            self._read[data_path] = self._evaluated(self._load_data(data_path))
+            data = self._load_data(data_path)
+            self._read[data_path] = self._evaluated(data.dev, data.test)
         return self._read[data_path]
+
+    def _with_test(self, place: Path | str) -> EvaluatedModel:
+        """The model with the examples of another place as its test set."""
+        return self._evaluated(test=self.inputs.read_labelled(Path(place), self.recipe.data, self.label_names))
 
     def _load_data(self, data_path: Path | str | None) -> Dataset:
         about = self.run.about()

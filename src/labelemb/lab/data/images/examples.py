@@ -1,4 +1,4 @@
-"""Images in memory: bytes, normalised where a batch is made."""
+"""Images in memory as bytes, normalised when a batch is made."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,10 +7,21 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from labelemb.lab.data.dataset import Examples, InputForm, InputPlace, Inputs, check_any, no_targets, tensor_bytes
-from labelemb.lab.data.images.image_files import find_images, read_images
+from labelemb.lab.data.dataset import (
+    Examples,
+    InputForm,
+    InputPlace,
+    Inputs,
+    check_any,
+    label_numbers,
+    no_targets,
+    tensor_bytes,
+)
+from labelemb.lab.data.images.image_files import find_images, label_folders, list_images, read_images
 from labelemb.lab.recipes.settings import DataSettings, ImageFolderData
 from labelemb.support.errors import UserError
+
+LABELLED = "a folder with one folder of images per label"
 
 
 class Normalisation:
@@ -94,7 +105,31 @@ class ImageInputs(InputForm, frozen=True, tag="image"):
         """Image files, or all images in folders."""
         found = [image for file in files for image in find_images(file)]
         check_any(found, files)
-        skip_corrupt = isinstance(settings, ImageFolderData) and settings.skip_corrupt
-        readable, images = read_images(found, self.size, self.channels, skip_corrupt)
+        readable, images = read_images(found, self.size, self.channels, _skips_corrupt(settings))
         check_any(readable, files)
         return [InputPlace(str(file)) for file in readable], self.encode(torch.stack(images))
+
+    def read_labelled(self, place: Path, settings: DataSettings, label_names: list[str]) -> ImageExamples:
+        """A folder with one folder of images per label."""
+        if not place.is_dir():
+            raise UserError(f"there is no folder {place}; wanted: {LABELLED}")
+        folders = [folder for folder in label_folders(place) if list_images(folder)]
+        if not folders:
+            raise UserError(f"{place} holds no images; wanted: {LABELLED}")
+        label_numbers(((str(place), folder.name) for folder in folders), label_names)
+        return self.read_folder(place, label_names, _skips_corrupt(settings), place)
+
+    def read_folder(self, folder: Path, names: Sequence[str], skip_corrupt: bool, root: Path) -> ImageExamples:
+        """The images in the folders `names` of a folder; what they are called begins below `root`."""
+        labels = {file: target for target, name in enumerate(names) for file in list_images(folder / name)}
+        files, images = read_images(list(labels), self.size, self.channels, skip_corrupt)
+        if not images:
+            raise UserError(f"{folder} holds no readable images")
+        targets = torch.tensor([labels[file] for file in files])
+        places = [file.relative_to(root).as_posix() for file in files]
+        return ImageExamples(torch.stack(images), targets, self.mean, self.std, places)
+
+
+def _skips_corrupt(settings: DataSettings) -> bool:
+    """Whether files that cannot be read are left out."""
+    return isinstance(settings, ImageFolderData) and settings.skip_corrupt

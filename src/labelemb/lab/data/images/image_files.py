@@ -1,4 +1,4 @@
-"""Image files: finding them in folders, and reading them to bytes of one size."""
+"""Finds image files in folders, and reads them to bytes of one size."""
 
 import logging
 import os
@@ -44,6 +44,11 @@ def list_images(folder: Path) -> list[Path]:
     return sorted(file for file in found if file.is_file())
 
 
+def label_folders(folder: Path) -> list[Path]:
+    """The folders in a folder, one for each label, in the order of their names."""
+    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not is_hidden(entry.name))
+
+
 def read_image(file: Path | BinaryIO, size: Sequence[int], channels: int, where: str = "") -> Tensor:
     """One image file as bytes, (channels, height, width). `where` names it in errors, where that is not the file."""
     try:
@@ -67,7 +72,7 @@ def read_images(
             readable.append(file)
         except UserError as error:
             if not skip_corrupt:
-                raise UserError(f"{error}; mend or remove it, or train with data.skip_corrupt = true") from error
+                raise UserError(f"{error}; repair or remove it, or train with data.skip_corrupt = true") from error
             skipped.append(str(file))
     if skipped:
         logger.warning("left out %d images that cannot be read: %s", len(skipped), ", ".join(skipped))

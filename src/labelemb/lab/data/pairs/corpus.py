@@ -1,4 +1,4 @@
-"""Corpora of text pairs: reading them, and holding out the parts that they lack."""
+"""Reads corpora of text pairs, and holds out missing parts."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from labelemb.lab.data.dataset import Dataset
-from labelemb.lab.data.files import file_of, find_data, read_pairs
+from labelemb.lab.data.files import file_of, find_data, read_parallel
 from labelemb.lab.data.pairs.encoder import PairEncoder, Pairs
 from labelemb.lab.data.pairs.lcsts import PARTS, find_part, read_part
 from labelemb.lab.data.pairs.units import TextUnits
@@ -99,16 +99,7 @@ def _read_parallel(settings: ParallelTextData, path: Path | None) -> PairSplits:
     suffixes = (settings.source_suffix, settings.target_suffix)
 
     def read(wanted: Sequence[str]) -> Pairs | None:
-        pairs: Pairs = []
-        for stem in wanted:
-            files = [file_of(place, f"{stem}.{suffix}") for suffix in suffixes]
-            for file, suffix in zip(files, suffixes, strict=True):
-                if file is None:
-                    raise UserError(f"{place} lacks the file {stem}.{suffix} (or {stem}.{suffix}.gz)")
-            assert files[0] is not None
-            assert files[1] is not None
-            pairs += read_pairs(files[0], files[1])
-        return pairs or None
+        return [pair for stem in wanted for pair in read_parallel(place, stem, suffixes)] or None
 
     train = read(settings.train_files)
     return PairSplits(train or [], read(settings.dev_files), read(settings.test_files), str(place), place)
@@ -142,7 +133,7 @@ def _read_lcsts(settings: LcstsData, path: Path | None) -> PairSplits:
 
 def _read_numbers(path: Path | None) -> PairSplits:
     if path is not None:
-        raise UserError(f"the numbers are spelled out by a program: leave out --data {path}, or copy another recipe")
+        raise UserError(f"this recipe generates its data: leave out --data {path}, or use another recipe")
     return PairSplits(number_pairs(), None, None, "the numbers", None)
 
 

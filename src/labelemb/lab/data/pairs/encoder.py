@@ -1,4 +1,4 @@
-"""From pairs of texts to numbers: units, vocabularies, and what is kept of them with a run."""
+"""Encodes text pairs as numbers: units and vocabularies, and what a run saves of them."""
 
 from array import array
 from collections import Counter
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from labelemb.lab.data.dataset import InputForm
-from labelemb.lab.data.files import file_of
+from labelemb.lab.data.files import file_of, read_parallel
 from labelemb.lab.data.pairs.sequences import Ragged, SequenceExamples
 from labelemb.lab.data.pairs.units import TextUnits
 from labelemb.lab.data.pairs.vocabulary import WordVocabulary
-from labelemb.lab.recipes.settings import ParallelTextData, TextPairData
+from labelemb.lab.recipes.settings import DataSettings, ParallelTextData, TextPairData
 from labelemb.support.errors import UserError
 
 Pairs = list[tuple[str, str]]
@@ -28,6 +28,16 @@ class PairInputs(InputForm, frozen=True, tag="text_pairs"):
     source_size: int
     begin: int
     cut_source: int
+
+    def read_labelled(self, place: Path, settings: DataSettings, label_names: list[str]) -> SequenceExamples:
+        """Two line-aligned files: `place` is one of them, or their names before the suffixes of the recipe."""
+        named = settings if isinstance(settings, ParallelTextData) else ParallelTextData()
+        suffixes = (named.source_suffix, named.target_suffix)
+        stem = place.name
+        if place.is_file():
+            stem = stem.removesuffix(".gz").removesuffix(f".{suffixes[0]}").removesuffix(f".{suffixes[1]}")
+        pairs = read_parallel(place.parent, stem, suffixes)
+        return PairEncoder.from_form(self, label_names).encode_scored(pairs)
 
     def difference(self, other: InputForm) -> str:
         if isinstance(other, PairInputs) and other != self:

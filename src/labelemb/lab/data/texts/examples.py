@@ -1,17 +1,27 @@
-"""Texts in memory: numbers of features, and how new texts become such numbers."""
+"""Texts in memory as feature numbers, and the encoding of new texts."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from labelemb.lab.data.dataset import Examples, InputForm, InputPlace, Inputs, check_any, no_targets
-from labelemb.lab.data.files import read_json_parts, read_rows, read_text, split_lines, table_suffix
+from labelemb.lab.data.dataset import Examples, InputForm, InputPlace, Inputs, check_any, label_numbers, no_targets
+from labelemb.lab.data.files import (
+    MissingColumnError,
+    read_json_parts,
+    read_rows,
+    read_text,
+    split_lines,
+    table_suffix,
+)
+from labelemb.lab.data.texts.table import label_of, read_labelled_rows
 from labelemb.lab.data.texts.vocabulary import Vocabulary
 from labelemb.lab.recipes.settings import DataSettings, TextTableData
+from labelemb.support.errors import UserError
 
 
 class TextExamples(Examples):
@@ -53,10 +63,24 @@ class TextForm(InputForm, frozen=True):
 
     def read(self, files: Sequence[Path], settings: DataSettings) -> tuple[list[InputPlace], TextExamples]:
         """Tables (.csv, .tsv, .jsonl; .json as for training) with the text column, or files with one text a line."""
-        columns = settings if isinstance(settings, TextTableData) else TextTableData()
-        places = [place for file in files for place in _read_texts(file, columns)]
+        with _columns_of_training():
+            places = [place for file in files for place in _read_texts(file, _columns(settings))]
         check_any(places, files)
         return places, self.encode([place.text or "" for place in places])
+
+    def read_labelled(self, place: Path, settings: DataSettings, label_names: list[str]) -> TextExamples:
+        """A table (.csv, .tsv, .jsonl) with the columns of the text and of the label."""
+        columns = _columns(settings)
+        if place.is_dir():
+            raise UserError(f"{place} is a folder: name a table in it")
+        if not place.is_file():
+            raise UserError(f"there is no table {place}")
+        with _columns_of_training():
+            rows = read_labelled_rows(place, columns)
+        texts = [row.values[columns.text_column] for row in rows]
+        found = self.encode(texts, label_numbers(((row.where, label_of(row, columns)) for row in rows), label_names))
+        found.texts = texts
+        return found
 
 
 class TextInputs(TextForm, frozen=True, tag="text"):
@@ -73,6 +97,20 @@ class TextInputs(TextForm, frozen=True, tag="text"):
         if isinstance(other, TextInputs) and other != self:
             return "its vocabulary is another one"
         return super().difference(other)
+
+
+@contextmanager
+def _columns_of_training() -> Iterator[None]:
+    """Says of a missing column what can be done once a model is trained: its settings are fixed."""
+    try:
+        yield
+    except MissingColumnError as error:
+        raise UserError(f"{error}; call it as in the table that the run was trained on") from error
+
+
+def _columns(settings: DataSettings) -> TextTableData:
+    """What says which columns a table has."""
+    return settings if isinstance(settings, TextTableData) else TextTableData()
 
 
 def _read_texts(file: Path, settings: TextTableData) -> list[InputPlace]:

@@ -1,4 +1,4 @@
-"""A classifier's texts from tables, with their splits."""
+"""Reads texts with labels from tables, with their splits."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from torch import Tensor
 from labelemb.lab.data.dataset import tensor_bytes
 from labelemb.lab.data.files import (
     SPLIT_NAMES,
+    MissingColumnError,
     Row,
     find_data,
     read_json_parts,
@@ -52,8 +53,12 @@ def read_text_table(settings: TextTableData, path: Path | None) -> Splits[Texts]
     if path is not None and is_hub(path):
         return _read_hub_texts(settings, path)
     place = find_data(path, settings.folders, lambda found: bool(_tables(found)), WANTED)
-    parts = _read_parts(place, settings)
-    labels = {part: [_label(row, settings) for row in rows] for part, rows in parts.items()}
+    try:
+        parts = _read_parts(place, settings)
+    except MissingColumnError as error:
+        keys = "data.text_column, data.label_column and data.split_column"
+        raise UserError(f"{error}; name yours in {keys}") from error
+    labels = {part: [label_of(row, settings) for row in rows] for part, rows in parts.items()}
     names = sorted({label for part in labels.values() for label in part})
     numbers = {name: number for number, name in enumerate(names)}
     examples = {
@@ -86,7 +91,8 @@ def _numbered(labels: Sequence[str], numbers: dict[str, int]) -> Tensor:
     return torch.tensor([numbers[label] for label in labels], dtype=torch.long)
 
 
-def _label(row: Row, settings: TextTableData) -> str:
+def label_of(row: Row, settings: TextTableData) -> str:
+    """The label of a row, which must have one."""
     label = row.values[settings.label_column].strip()
     if not label:
         raise UserError(f"{row.where}: the label is empty (column {settings.label_column!r})")
@@ -110,7 +116,7 @@ def _read_parts(place: Path, settings: TextTableData) -> dict[str, list[Row]]:
             parts[part] = table
     if "train" in parts and place.is_dir():
         refuse_unknown_parts(place, [table.name for table in tables if table not in parts.values()])
-        return {part: _read_single(table, settings, ()) for part, table in parts.items()}
+        return {part: read_labelled_rows(table, settings) for part, table in parts.items()}
     if len(tables) > 1:
         raise UserError(
             f"{place} holds {len(tables)} tables, give one of them: {', '.join(table.name for table in tables)}"
@@ -118,13 +124,14 @@ def _read_parts(place: Path, settings: TextTableData) -> dict[str, list[Row]]:
     if table_suffix(tables[0]) == ".json":
         return read_json_parts(tables[0], settings.text_column, settings.label_column)
     if not settings.split_column:
-        return {"train": _read_single(tables[0], settings, ())}
-    return _by_split_column(_read_single(tables[0], settings, (settings.split_column,)), settings.split_column)
+        return {"train": read_labelled_rows(tables[0], settings)}
+    return _by_split_column(read_labelled_rows(tables[0], settings, (settings.split_column,)), settings.split_column)
 
 
-def _read_single(table: Path, settings: TextTableData, more_columns: tuple[str, ...]) -> list[Row]:
-    if table_suffix(table) == ".json":
-        raise UserError(f"{table}: a split file must be .csv, .tsv or .jsonl")
+def read_labelled_rows(table: Path, settings: TextTableData, more_columns: tuple[str, ...] = ()) -> list[Row]:
+    """The rows of one table, each with a text, a label and the other columns."""
+    if table_suffix(table) in ("", ".json"):
+        raise UserError(f"{table}: a table of one part must be .csv, .tsv or .jsonl (.gz or not)")
     return read_rows(table, (settings.text_column, settings.label_column, *more_columns))
 
 

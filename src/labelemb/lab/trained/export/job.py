@@ -1,4 +1,4 @@
-"""Exporting the model of a run to one file that needs no labelemb, and checking that it answers as the run does."""
+"""Exports the model of a run to one file, and checks that its predictions are the same."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +64,9 @@ def format_of(given: str | None, out: Path | None) -> str:
     """The format of a file: the one given, or that of its ending; refuses an ending of another format."""
     ending = "" if out is None else out.suffix.lower()
     named = next((name for name, kind in FORMATS.items() if kind.suffix == ending), None)
+    if ending and named is None and given is None:
+        endings = " or ".join(kind.suffix for kind in FORMATS.values())
+        raise UserError(f"{out} has the ending {ending}, which is no format: write {endings}, or say --format as well")
     if given is not None and named not in (None, given):
         raise UserError(
             f"{out} has the ending of --format {named}, but --format {given} writes {FORMATS[given].suffix}: change one"
@@ -82,8 +85,8 @@ def check_answers(trained: TrainedModel, model: PortableModel, answers: Answers)
         off = float((found - expected).abs().max())
         if not off <= TOLERANCE * max(1.0, float(expected.abs().max())):
             raise UserError(
-                f"the exported model does not answer as {trained.run.path}: a logit of a batch of {count} differs by "
-                f"{off:.3g}; nothing was written"
+                f"the predictions of the exported model differ from those of {trained.run.path}: a logit of a batch of "
+                f"{count} differs by {off:.3g}; nothing was written"
             )
         largest = max(largest, float((found.softmax(-1) - expected.softmax(-1)).abs().max()))
     return largest
