@@ -216,7 +216,7 @@ def chunks_of_a_device_or_long_rows(case: Case) -> Iterator[None]:
     with (
         patch("labelemb.losses.chunked.predictor.LONG_ROW", long_row),
         patch("labelemb.losses.chunked.observer.LONG_ROW", long_row),
-        patch("labelemb.losses.batch.MAY_LOOK", not case.unseen),
+        patch("labelemb.support.tensors.MAY_LOOK", not case.unseen),
     ):
         yield
 

@@ -1,4 +1,4 @@
-"""Where soft targets come from: label embeddings, all with one interface."""
+"""Label embeddings: the sources of soft targets, all with one interface."""
 
 from labelemb.embeddings.base import LabelEmbedding
 from labelemb.embeddings.compressed import CompressedEmbedding

@@ -15,7 +15,13 @@ from labelemb.labelspace.rows import factor_rows
 
 
 class CompressedEmbedding(LabelEmbedding):
-    """e = ReLU(A_y B): m x rank plus rank x m numbers in place of m x m. `bias=True` adds the authors' bias in it."""
+    """A label embedding of low rank, e = ReLU(A_y B): 2 m rank numbers instead of m x m for m labels.
+
+    Arguments:
+        num_labels: number of labels m.
+        rank: columns of A and rows of B, 1 or more; 100 is a good start.
+        bias: whether a bias is added before the ReLU, as in the authors' text code.
+    """
 
     def __init__(self, num_labels: int, rank: int, bias: bool = False) -> None:
         super().__init__(num_labels)
@@ -29,7 +35,7 @@ class CompressedEmbedding(LabelEmbedding):
 
     @classmethod
     def from_space(cls, space: LabelSpace) -> CompressedEmbedding:
-        """A trainable embedding that starts where another training of a compressed one ended."""
+        """A trainable embedding that starts from a label space stored as factors."""
         factors = space.form.tensors()
         if space.rank is None:
             raise ValueError(f"the label space is stored as {space.form.storage}, but must be factors A and B")

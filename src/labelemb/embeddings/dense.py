@@ -15,7 +15,14 @@ DENSE_LIMIT_BYTES = 2 * 1024**3
 
 
 class DenseEmbedding(LabelEmbedding):
-    """E: an m x m matrix of logits, identity_scale times the identity at the start."""
+    """A label embedding E with one parameter, an m x m matrix of logits for m labels.
+
+    It takes 4 m² bytes; above 2 GB it is refused.
+
+    Arguments:
+        num_labels: number of labels m.
+        identity_scale: E starts as this number times the identity matrix. Higher: closer to one-hot at the start.
+    """
 
     def __init__(self, num_labels: int, identity_scale: float = 1.0) -> None:
         super().__init__(num_labels)
@@ -30,7 +37,7 @@ class DenseEmbedding(LabelEmbedding):
 
     @classmethod
     def from_space(cls, space: LabelSpace) -> DenseEmbedding:
-        """A trainable embedding that starts where another training ended."""
+        """A trainable embedding that starts from a label space."""
         embedding = cls(space.num_labels)
         with torch.no_grad():
             embedding.weight.copy_(space.matrix(kind="logit"))

@@ -9,7 +9,7 @@ from labelemb.labelspace.rows import SparseRows
 
 
 class EvenTargets(LabelEmbedding):
-    """Every label alike, for every label: nothing is learned and nothing stored."""
+    """The even distribution as the soft target of every label: nothing is learned or stored."""
 
     trained_by_gradient = False
     needs_observer = False

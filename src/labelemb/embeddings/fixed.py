@@ -1,4 +1,4 @@
-"""`FixedEmbedding`: a learned label space, used and not trained (Appendix B of the paper)."""
+"""`FixedEmbedding`: a learned label space that is used without training it (Appendix B of the paper)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from labelemb.support.tensors import kept_wide
 
 
 class FixedEmbedding(LabelEmbedding):
-    """A learned label space as a fixed source of soft targets: no parameters, and no observer beside it."""
+    """A learned label space as fixed soft targets. It has no parameters, and its head has no observer.
+
+    Arguments:
+        space: the label space, with its labels in the order of the head's.
+    """
 
     trained_by_gradient = False
     needs_observer = False
@@ -27,7 +31,7 @@ class FixedEmbedding(LabelEmbedding):
             self.stored.register_buffer(name, tensor.clone())
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move with the head, but stay in float32 where it goes to half precision: rows would not sum to 1 there."""
+        """Move with the head, but stay in float32 if it is converted to half precision: rows would not sum to 1."""
         with kept_wide(self.stored, [name for name, _ in self.stored.named_buffers()]):
             super()._apply(fn, recurse)
         return self
@@ -41,7 +45,7 @@ class FixedEmbedding(LabelEmbedding):
         return sparse_rows(labels, **dict(self.stored.named_buffers()))
 
     def to_space(self, names: Sequence[str] | None, counts: Tensor, objective: dict[str, object]) -> LabelSpace:
-        """The space in use, as the buffers hold it; counts and objective are those of its training."""
+        """The space in use, from the buffers; counts and objective are those of its own training."""
         space = self.space
         return LabelSpace(
             type(space.form)(**{name: tensor.to("cpu", copy=True) for name, tensor in self.stored.named_buffers()}),

@@ -23,7 +23,7 @@ def make_embedding(
     rows_per_epoch: int | None = None,
     prior_rows: float | None = None,
 ) -> LabelEmbedding:
-    """The embedding that a name, a module or a label space stands for. An option that it has no use for is an error."""
+    """Make an embedding from its name, a module or a label space. An option that has no effect is an error."""
     if rank is not None and embedding != "compressed":
         raise ValueError(f'rank={rank} is an option of embedding="compressed", but embedding is {_shown(embedding)}')
     for name, value in (("rows_per_epoch", rows_per_epoch), ("prior_rows", prior_rows)):
@@ -51,7 +51,7 @@ def make_embedding(
 
 
 def is_fixed(embedding: object) -> bool:
-    """Whether a name, a module or a label space stands for labels that were learned before and stay as they are."""
+    """Whether a name, a module or a label space means soft targets that training does not change."""
     if isinstance(embedding, LabelEmbedding):
         return not embedding.needs_observer
     return isinstance(embedding, LabelSpace)

@@ -18,25 +18,26 @@ from labelemb.support.tensors import kept_wide, sum_over_processes
 TABLE_LIMIT_BYTES = 512 * 1024**2
 DEFAULT_TOP_K = 64
 ROWS_PER_LABEL = 100
-"""An epoch's rows of each label where nobody says how many there are."""
+"""Rows of each label in an epoch, if `rows_per_epoch` is not given."""
 
 
 class RunningEmbedding(LabelEmbedding):
-    """For each label the running mean of the observer's softened distribution, with a time constant of one epoch.
+    """A label embedding that is a running mean of the observer's softened predictions, without an optimiser.
 
-    A label that was not seen yet has itself as its soft target. Each training call first lets the weight of what was
-    seen decay by exp(-rows / rows_per_epoch), then averages the call's rows in; a call's own loss uses the table as it
-    was before.
+    The time constant of the mean is one epoch. A label that was not seen yet has its one-hot vector as soft target.
+    Each training call first reduces the weight of earlier rows by exp(-rows / rows_per_epoch), then averages the rows
+    of the call in. The loss of a call uses the table from before the call.
 
-    With few observations a mean over many labels is noise. A prior (Laplace's rule) adds `prior_rows` imagined rows
+    With few observations a mean over many labels is noisy. A prior (Laplace smoothing) adds `prior_rows` imaginary rows
     that give every label the same probability: with M_y the decayed weight of the rows of y, its soft target is
-    (M_y mean_y + prior_rows / m) / (M_y + prior_rows). It is applied on reading and never stored.
+    (M_y mean_y + prior_rows / m) / (M_y + prior_rows). The prior is applied on reading and is not stored.
 
     Arguments:
-        rows_per_epoch: examples in one epoch (tokens for a sequence model); without it, 100 per label.
-        top_k: keep only each label's largest entries and spread what is left evenly over the others: m x top_k
-            numbers in place of m x m. By default all entries up to a table of 512 MB, beyond that 64.
-        prior_rows: imagined rows of the prior; None for 0.
+        num_labels: number of labels m.
+        rows_per_epoch: number of examples in one epoch (tokens for a sequence model). None: 100 per label.
+        top_k: keep only this many largest entries of each label and spread the remaining probability evenly over the
+            others: m x top_k numbers instead of m x m. None: all entries if the table has at most 512 MB, else 64.
+        prior_rows: number of imaginary rows of the prior. None: 0.
     """
 
     trained_by_gradient = False
@@ -75,7 +76,7 @@ class RunningEmbedding(LabelEmbedding):
         self._pending: tuple[Tensor, Tensor] | None = None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move with the head, but stay in float32 where it goes to half precision: a mean moves by less than that."""
+        """Move with the head, but stay in float32 if it is converted to half precision: updates are too small."""
         with kept_wide(self, ("mass", "table", "top_probabilities")):
             super()._apply(fn, recurse)
         return self
@@ -114,7 +115,7 @@ class RunningEmbedding(LabelEmbedding):
 
     @torch.no_grad()
     def begin(self, rows: Tensor) -> None:
-        """A batch of so many rows: what was seen before weighs less from now on."""
+        """Reduce the weight of the rows seen before a batch of `rows` valid rows."""
         if self.training:
             rows = sum_over_processes(rows.to(self.mass.dtype))
             self.mass.mul_(torch.exp(-rows / self.rows_per_epoch))
@@ -123,7 +124,7 @@ class RunningEmbedding(LabelEmbedding):
     def learn_from(
         self, labels: Tensor | None, sums: Tensor, masses: Tensor, gradients: RowGradients | None = None
     ) -> Tensor:
-        """Average in what was seen; the embedding term is 0."""
+        """Average the given rows in; the embedding term is 0."""
         nothing = sums.new_zeros(())
         if not self.training:
             return nothing
@@ -145,7 +146,7 @@ class RunningEmbedding(LabelEmbedding):
 
     @torch.no_grad()
     def finish(self) -> None:
-        """Bring in what the other processes saw. Every process calls it once a batch."""
+        """Average in the rows of all processes. Every process must call it once per batch."""
         if self.training and self.top_k is None and sum_over_processes.active():
             pending = self._pending or (torch.zeros_like(self.table), torch.zeros_like(self.mass))
             self._pending = None

@@ -1,4 +1,4 @@
-"""The given labels as indices into the columns of probabilities, whatever form the user has them in."""
+"""Converts the given labels (names, indices or class values) to column indices of the probabilities."""
 
 from __future__ import annotations
 

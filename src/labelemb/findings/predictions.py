@@ -1,4 +1,4 @@
-"""Out-of-fold probabilities in rows x top-k numbers, read from an array, from top-k pairs or from blocks of either."""
+"""Out-of-fold probabilities reduced to the top k of each row; read from an array, top-k pairs, or blocks of either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short signatures of texts and images by which duplicates meet without comparing every pair."""
+"""Short signatures (hashes) of texts and images, to find duplicates without comparing all pairs."""
 
 from __future__ import annotations
 

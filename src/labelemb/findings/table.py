@@ -1,4 +1,4 @@
-"""Tables of findings: in plain text of 80 columns, in HTML, and in CSV that a spreadsheet does not execute."""
+"""Tables of findings as text of 80 columns, HTML, and CSV that spreadsheets do not execute."""
 
 from __future__ import annotations
 

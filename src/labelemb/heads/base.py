@@ -1,4 +1,4 @@
-"""What all heads share: one call, one way to read targets, weights and ignored rows."""
+"""`Head`: the base of all heads, with one call and one way to read targets, weights and ignored rows."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ COUNTERS = ("updates", "draws")
 
 @dataclass
 class HeadOutput:
-    """What a head gives for a batch with targets."""
+    """The output of a head for a batch with targets."""
 
     loss: Tensor
-    """To call backward() on: a number, or with reduction="none" a value per row."""
+    """The loss: a scalar to call backward() on, or one value per row with reduction="none"."""
     terms: LossTerms
-    """The unweighted terms behind it; zeros where a head has no such term."""
+    """The five terms of the loss, unweighted; a term that the head does not have is 0."""
     logits: Tensor | None
     """The predictor's logits, (..., labels); None where they were never in memory at once."""
     correct: Tensor | None
-    """How many valid rows the predictor got right; None where nothing can tell."""
+    """Number of valid rows that the predictor got right; None with `kernel=`, which gives losses only."""
     observer_correct: Tensor | None = None
-    """How many of the observed rows the observer got right; None for heads without an observer."""
+    """Number of observed rows that the observer got right; None for heads without an observer."""
     observer_rows: Tensor | None = None
-    """How many valid rows the observer saw."""
+    """Number of valid rows that the observer saw; None for heads without an observer."""
 
     def __repr__(self) -> str:
         shown = [f"loss={brief(self.loss)}"]
@@ -92,10 +92,19 @@ def _fit_counters(head: nn.Module, state: dict[str, Any], prefix: str, *_: objec
 
 
 class Head(nn.Module):
-    """Everything after the hidden state: a predicting linear layer, and in training a loss.
+    """Base class of all heads: a linear layer that predicts labels, and a loss for training.
 
-    `head(hidden)` gives logits, exactly `head.predictor(hidden)`; `head(hidden, targets)` a `HeadOutput`. All heads
-    take the same keywords, so one training loop serves all methods; a head without use for one ignores it.
+    `head(hidden)` returns logits and is the same as `head.predictor(hidden)`. `head(hidden, targets)` returns a
+    `HeadOutput`. All heads take the same keywords, so one training loop works for all methods; a head ignores keywords
+    that it does not need.
+
+    Arguments:
+        in_features: size of the hidden state, 1 or more.
+        num_labels: number of labels, 2 or more.
+        bias: whether the predictor has a bias.
+        weight: (num_labels,), a weight per label, as in `nn.CrossEntropyLoss`. None: all labels have weight 1.
+        ignore_index: target of rows that are left out.
+        clock: the schedule of the loss; subclasses pass it.
     """
 
     def __init__(
@@ -126,7 +135,7 @@ class Head(nn.Module):
 
     @classmethod
     def from_linear(cls, layer: nn.Linear, **options: Any) -> Self:
-        """A head around an existing last layer, which becomes the predictor; `options` are the constructor's."""
+        """Make a head whose predictor is the given layer; `options` are those of the constructor."""
         if not isinstance(layer, nn.Linear):
             raise TypeError(f"the layer is a {type(layer).__name__}, but must be an nn.Linear")
         head = cls(layer.in_features, layer.out_features, bias=layer.bias is not None, **options)
@@ -136,9 +145,10 @@ class Head(nn.Module):
 
     @property
     def total_steps(self) -> int | None:
-        """Optimiser updates of the whole training; None where calls say progress=, or nothing depends on it.
+        """Number of optimiser updates of the whole training; None if calls pass progress= or if it is not needed.
 
-        A trainer that learns it late may set it, before the first call. A head without a schedule refuses it.
+        It can be set before the first call, for trainers that do not know it earlier. A head without a schedule raises
+        a ValueError.
         """
         return self.clock.total_steps
 
@@ -173,19 +183,20 @@ class Head(nn.Module):
         observed_hidden: Tensor | None = None,
         reduction: Literal["mean", "none"] = "mean",
     ) -> Tensor | HeadOutput:
-        """Logits, or with targets a `HeadOutput`.
+        """Compute logits, or with targets the loss as a `HeadOutput`.
 
         Arguments:
-            hidden: (..., in_features).
-            targets: integer labels (...), `ignore_index` to leave a row out; or soft targets (..., num_labels) whose
-                rows sum to 1, an all-zero row to leave it out.
-            sample_weight: (...), multiplies a row's terms.
-            num_items: divides in place of the sum of the row weights. Under gradient accumulation: the valid rows of
-                the whole update. Where processes average their gradients (DDP): that number over the processes.
-            progress: how far the training is, 0 to 1, for heads with a schedule (a mass floor, `soft_start`) that were
-                made without total_steps=.
-            observed_hidden: (..., in_features), what the observer reads in place of hidden.
-            reduction: "mean", or "none" for a loss per row.
+            hidden: (..., in_features), hidden states.
+            targets: integer labels (...), where `ignore_index` leaves a row out; or soft targets (..., num_labels)
+                whose rows sum to 1, where an all-zero row is left out. None: return logits (..., num_labels).
+            sample_weight: (...), a weight per row, 0 or more; multiplies all terms of the row.
+            num_items: the divisor of the loss. None: the sum of the row weights of this call. With gradient
+                accumulation pass the number of valid rows of the whole update; if processes average their gradients
+                (DDP), divide that number by the number of processes.
+            progress: how far the training is, from 0 to 1, for heads with a schedule (a mass floor, `soft_start`). Not
+                needed with total_steps=.
+            observed_hidden: (..., in_features), hidden states that the observer reads. None: `hidden`.
+            reduction: "mean" for the sum over rows divided by num_items, or "none" for an undivided loss per row.
         """
         if targets is None:
             return self.logits(hidden)
@@ -204,24 +215,26 @@ class Head(nn.Module):
         raise NotImplementedError
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The predictor's logits; a hidden state of another precision is converted, as autocast would."""
+        """The predictor's logits (..., num_labels). Hidden states of another float type are converted."""
         return apply_linear(self.predictor, hidden)
 
     def probabilities(self, hidden: Tensor) -> Tensor:
-        """Calibrated probabilities: softmax of the logits over the temperature found by `calibrate`, 1 before it."""
+        """Calibrated probabilities (..., num_labels): softmax(logits / temperature), see `calibrate`."""
         return (widened(self.logits(hidden)) / self.temperature).softmax(-1)
 
     def calibrate(
         self, hidden_batches: Tensor | Iterable[Tensor], targets: Tensor | Iterable[Tensor] | None = None
     ) -> float:
-        """Find the one temperature that makes `probabilities` mean what they say, and store it with the head.
+        """Find the temperature that calibrates `probabilities`, store it in the head, and return it.
+
+        Without `targets` the temperature is the one at which the predictor agrees with the observer, which is trained
+        with hard labels only. The likelihood improves, but the probabilities are only as good as the observer's own
+        (docs/drop-in.md has numbers). Heads without an observer need targets.
 
         Arguments:
             hidden_batches: hidden states (..., in_features), one tensor or several.
-            targets: labels (...) of rows that were held back, as many tensors. The temperature with the lowest cross
-                entropy is taken. Without targets the predictor is made to agree with the observer, which is trained
-                with hard labels alone: the likelihood rises, but the probabilities are as far off as the observer's
-                own (docs/drop-in.md has numbers). Heads without an observer need targets.
+            targets: integer labels (...) of held-out rows, in as many tensors. The temperature is the one with the
+                lowest cross entropy.
         """
         if targets is not None:
             found = target_temperature(hidden_batches, targets, self.logits, self.ignore_index)
@@ -237,7 +250,12 @@ class Head(nn.Module):
 
     @torch.no_grad()
     def export_predictor(self, *, fold_temperature: bool = False) -> nn.Linear:
-        """A copy of the predicting layer alone; with `fold_temperature` its softmax is calibrated."""
+        """A copy of the predictor, an `nn.Linear`.
+
+        Arguments:
+            fold_temperature: divide the weights by the temperature found by `calibrate`, so that softmax of the
+                layer's output is calibrated.
+        """
         layer = nn.Linear(self.in_features, self.num_labels, bias=self.predictor.bias is not None)
         layer = layer.to(self.predictor.weight)
         copy_layer(self.predictor, layer)
@@ -249,11 +267,15 @@ class Head(nn.Module):
     def parameter_groups(
         self, lr: float, embedding_lr: float | None = DEFAULT.embedding_lr, weight_decay: float = 0.0
     ) -> list[dict[str, Any]]:
-        """Groups for an optimiser: this head's layers at `lr`. Heads that learn an embedding add a group for it."""
+        """Parameter groups for an optimiser: the head's layers at `lr`. A learned embedding gets its own group."""
         return [{"params": list(self.parameters()), "lr": lr, "weight_decay": weight_decay}]
 
     def label_space(self, names: Sequence[str] | None = None) -> LabelSpace | None:
-        """What was learned about the labels, or None for a head that learns nothing about them."""
+        """What was learned about the labels; None for a head that learns nothing about them.
+
+        Arguments:
+            names: one name per label; None for "0", "1", ...
+        """
         return None
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""One temperature that makes probabilities mean what they say.
+"""Temperature scaling: one temperature, fitted so that probabilities are calibrated.
 
 The cross entropy is convex in the inverse temperature b, with the slope E_p[z] - aimed for p = softmax(b z), where
 `aimed` is the mean logit of a row's target. Logits are taken relative to the row's largest, which changes nothing else.
@@ -40,9 +40,13 @@ class _Rows(NamedTuple):
 def fit_temperature(logits: Tensor, targets: Tensor, *, ignore_index: int = -100) -> float:
     """The temperature T for which softmax(logits / T) has the lowest cross entropy with the targets.
 
-    logits (..., labels); targets integer labels (...). Divide logits by T before the softmax. Where all targets have
-    the largest logit, no temperature would be low enough: one row more is then counted in, in which another label is
-    right.
+    If every target has the largest logit of its row, no temperature would be low enough. The fit then adds one
+    imaginary row in which another label is right.
+
+    Arguments:
+        logits: (..., labels), of held-out rows.
+        targets: (...), integer labels.
+        ignore_index: target of rows that are left out.
     """
     require_floats("logits", logits)
     require_tensor("targets", targets)

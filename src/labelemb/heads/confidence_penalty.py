@@ -14,7 +14,15 @@ from labelemb.losses.batch import Batch
 class ConfidencePenaltyHead(LogitHead):
     """Cross entropy minus `penalty` times the entropy of the prediction (Pereyra et al. 2017).
 
-    `terms.soft` is the negative entropy.
+    `terms.soft` is the negative entropy, in nats.
+
+    Arguments:
+        in_features: size of the hidden state.
+        num_labels: number of labels.
+        penalty: weight of the entropy, 0 or more.
+        bias: whether the predictor has a bias.
+        weight: (num_labels,), a weight per label, as in `nn.CrossEntropyLoss`. None: all labels have weight 1.
+        ignore_index: target of rows that are left out.
     """
 
     def __init__(

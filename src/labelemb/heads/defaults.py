@@ -1,4 +1,4 @@
-"""What `LabelEmbeddingHead` does where nobody says otherwise: one constant, for every way to make such a head."""
+"""The default settings of `LabelEmbeddingHead`, as one constant for all ways to make such a head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which implementation of a loss a head uses: plain autograd, or chunks."""
+"""Chooses the implementation of a loss: plain autograd, or chunks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from labelemb.support.tensors import is_transformed
 Implementation = Literal["auto", "autograd", "chunked"]
 
 FEW_LOGITS = 1 << 20
-"""Up to this many logits "auto" takes plain autograd, which then is as fast."""
+"""Up to this many logits "auto" uses no chunks: gradients in closed form or autograd are then as fast."""
 
 
 @dataclass(frozen=True)
 class ImplementationChoice:
-    """What a head was told about it; see `LabelEmbeddingHead`."""
+    """The options `impl` and `chunk_rows` of a head; see `LabelEmbeddingHead`."""
 
     impl: Implementation = "auto"
     chunk_rows: int | None = None

@@ -28,41 +28,44 @@ from labelemb.support.tensors import is_transformed, sum_over_processes
 
 
 class LabelEmbeddingHead(Head):
-    """Replaces the last linear layer and the cross entropy: learns how labels resemble each other, and teaches it.
+    """A head that learns how similar the labels are, and trains the network with soft targets from that.
+
+    It replaces a network's last linear layer and its cross entropy.
 
     >>> head = LabelEmbeddingHead(512, 100)
     >>> out = head(torch.randn(8, 512), torch.randint(100, (8,)))
     >>> out.loss.backward()
     >>> logits = head(torch.randn(8, 512))  # predicting costs one linear layer
 
-    Without `embedding` and `objective` it is the library's default (`labelemb.heads.defaults`).
-
     Arguments:
         in_features: size of the hidden state.
         num_labels: number of labels.
-        embedding: where soft targets come from: "dense" (a learned matrix), "compressed" (the same of a low rank),
-            "running" (a running mean, for which no optimiser is needed), an embedding module, or a learned `LabelSpace`
-            to reuse, fixed.
-        rank: of a "compressed" embedding.
-        rows_per_epoch: examples in one epoch (tokens for a sequence model), for a "running" embedding.
-        prior_rows: imagined rows that give every label the same probability, for a "running" embedding: with few
-            observations a mean over many labels is noise. None for 0, without `embedding` for what
-            `labelemb.heads.defaults` says; one row for each label is good up to 1,000.
+        embedding: where soft targets come from: "dense" (a learned matrix), "compressed" (a learned matrix of low
+            rank), "running" (a running mean, which needs no optimiser), an embedding module, or a learned `LabelSpace`
+            to reuse without changes. None: "dense" below 4,096 labels, "running" from there on.
+        rank: rank of a "compressed" embedding; required for it.
+        rows_per_epoch: number of examples in one epoch (tokens for a sequence model), the time constant of a "running"
+            embedding. None: 100 per label.
+        prior_rows: number of imaginary rows that give every label the same probability, for a "running" embedding with
+            few observations per label; up to 1,000 labels, `num_labels` is a good value. None: 0 with
+            embedding="running", 100 if the embedding is chosen by default.
         bias: whether predictor and observer have a bias.
-        objective: the weights and choices of the loss.
-        weight: a weight per label, as in `nn.CrossEntropyLoss`.
-        ignore_index: the target that leaves a row out.
+        objective: the weights and options of the loss. None: `Objective()`.
+        weight: (num_labels,), a weight per label, as in `nn.CrossEntropyLoss`. None: all labels have weight 1.
+        ignore_index: target of rows that are left out.
         impl: "autograd" is plain autograd; "chunked" computes gradients in the forward pass, in memory that does not
-            grow with rows x labels; "auto" has gradients in closed form for few logits, else chunks.
-        chunk_rows: rows of logits at once in chunks; None for as many as are fast on the device.
-        observe_rows: the most rows of a call that go through the observer, drawn anew in each; None for all. The
-            predictor sees every row. "auto" is None, and from 4,096 labels on what `labelemb.heads.defaults` says.
-        kernel: computes the predictor's cross entropy in place of the chunks: kernel(hidden, weight, bias, labels)
-            gives a differentiable loss per row. `out.correct` is then None. Soft targets, losses per row, compiled
-            heads and `torch.func` do without.
-        total_steps: optimiser updates of the whole training, for an objective with a mass floor or `soft_start` where
-            calls do not pass progress=. The head then counts its training calls. Without either a mass floor stands at
-            its end value from the first call on.
+            grow with rows x labels; "auto" uses gradients in closed form for up to a million logits, chunks for more,
+            and autograd where neither fits (soft targets, say).
+        chunk_rows: rows whose logits are in memory at once if the loss is computed in chunks. None: chosen for the
+            device.
+        observe_rows: the most rows that the observer sees in a call; they are drawn anew in every call. The predictor
+            sees every row. None: all rows. "auto": all rows below 4,096 labels, 256 from there on.
+        kernel: a function that computes the predictor's cross entropy instead of the chunks: kernel(hidden, weight,
+            bias, labels) returns a differentiable loss per row. `out.correct` is then None. It is not used for soft
+            targets, losses per row, compiled heads and `torch.func`.
+        total_steps: number of optimiser updates of the whole training, for an objective with a mass floor or
+            `soft_start`, if calls do not pass progress=. The head then counts its training calls. Without both a mass
+            floor is at its end value from the first call on.
     """
 
     def __init__(
@@ -110,7 +113,7 @@ class LabelEmbeddingHead(Head):
 
     @classmethod
     def from_linear(cls, layer: nn.Linear, **options: Any) -> Self:
-        """A head around an existing last layer: it becomes the predictor, and the observer starts as its copy."""
+        """Make a head whose predictor is the given layer; the observer starts as a copy of it."""
         head = super().from_linear(layer, **options)
         if head.observer is not None:
             head.observer.to(layer.weight.dtype)
@@ -120,9 +123,12 @@ class LabelEmbeddingHead(Head):
     def parameter_groups(
         self, lr: float, embedding_lr: float | None = DEFAULT.embedding_lr, weight_decay: float = 0.0
     ) -> list[dict[str, Any]]:
-        """Groups for an optimiser: the layers at `lr`, a learned embedding at its own rate and without decay.
+        """Parameter groups for an optimiser: the layers, and a learned embedding with its own learning rate.
 
-        With `embedding_lr=None` the embedding has the rate of the layers.
+        Arguments:
+            lr: learning rate of predictor and observer.
+            embedding_lr: learning rate of a learned embedding (0.05). None: `lr`.
+            weight_decay: weight decay of predictor and observer; the embedding has none.
         """
         embedding = list(self.embedding.parameters())
         inside = {id(parameter) for parameter in embedding}
@@ -135,11 +141,15 @@ class LabelEmbeddingHead(Head):
         return groups
 
     def label_space(self, names: Sequence[str] | None = None) -> LabelSpace:
-        """What was learned about the labels, detached from training."""
+        """What was learned about the labels, as a copy that later training does not change.
+
+        Arguments:
+            names: one name per label; None for "0", "1", ...
+        """
         return self.embedding.to_space(names, self.counts, self.objective.to_dict())
 
     def parts(self) -> Parts:
-        """What the loss works with."""
+        """The layers, the embedding and the objective, for the loss functions."""
         observer = None if self.observer is None else computed(self.observer)
         return Parts(computed(self.predictor), observer, self.embedding, self.objective)
 
@@ -151,7 +161,7 @@ class LabelEmbeddingHead(Head):
         return lambda hidden: apply_linear(observer, hidden)
 
     def extra_repr(self) -> str:
-        """The sizes, and what differs from the defaults."""
+        """The sizes and the options that differ from their defaults."""
         shown = [super().extra_repr()]
         if self.objective != DEFAULT.objective:
             shown.append(f"objective={self.objective!r}")

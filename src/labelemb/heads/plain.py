@@ -20,21 +20,27 @@ from labelemb.losses.terms import target_shares
 
 
 class PlainHead(LogitHead):
-    """Cross entropy, with `label_smoothing` the share of the target that is spread evenly over all labels.
+    """Cross entropy, with or without label smoothing: the baseline with the call of all heads.
 
-    Equals `F.cross_entropy` in every option, except that a batch without any valid row gives 0 and not NaN, and that
-    soft targets with label weights are divided by the sum of their weights, so that a one-hot row means its label.
+    It equals `F.cross_entropy` with two exceptions: a batch without valid rows gives 0 instead of NaN, and soft targets
+    with label weights are divided by the sum of their weights, so a one-hot row counts like its integer label.
 
     Arguments:
-        label_smoothing: share of the even distribution in the target.
-        mass_floor: with it `label_smoothing` is only the most that is spread: the true label keeps a share of the
-            target that rises to mass_floor by the end of the training, as in `Objective.mass_floor`. Calls then pass
-            progress=, or the head is made with total_steps=; without either the floor is at its end from the start.
-            `PlainHead(d, m, label_smoothing=0.9, mass_floor=0.9)` is the schedule of label embedding with nothing
-            learned.
-        total_steps: optimiser updates of the whole training.
-        impl, chunk_rows: as in `LabelEmbeddingHead`: with many logits, in chunks that are never in memory at once.
-            Label weights together with label smoothing take plain autograd.
+        in_features: size of the hidden state.
+        num_labels: number of labels.
+        label_smoothing: share of the target that is spread evenly over all labels, in [0, 1].
+        mass_floor: share of the target that the true label keeps at the end of the training; it rises linearly from 0,
+            and `label_smoothing` is then the largest share that is spread. Needs progress= in calls, or total_steps=;
+            without both it is at its end value from the first call on. 0: no schedule.
+            `PlainHead(d, m, label_smoothing=0.9, mass_floor=0.9)` is the schedule of label embedding without learned
+            similarities.
+        total_steps: number of optimiser updates of the whole training, for a mass floor.
+        bias: whether the predictor has a bias.
+        weight: (num_labels,), a weight per label, as in `nn.CrossEntropyLoss`. None: all labels have weight 1.
+        ignore_index: target of rows that are left out.
+        impl: "auto", "autograd" or "chunked", as in `LabelEmbeddingHead`: with many logits, the loss is computed in
+            chunks. Label weights together with label smoothing use plain autograd.
+        chunk_rows: rows whose logits are in memory at once. None: chosen for the device.
     """
 
     def __init__(

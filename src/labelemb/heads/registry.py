@@ -1,4 +1,4 @@
-"""Heads by the names of their methods, for everything that lets a user choose a method by name.
+"""Heads by the names of their methods, for all code that lets users choose a method by name.
 
 A factory is called as factory(in_features, num_labels, rows_per_epoch=..., total_steps=..., **options). The two named
 keywords are facts about the training (see `make`): a factory hands them on only if its head uses them.
@@ -24,13 +24,13 @@ _FACTORIES: dict[str, HeadFactory] = {}
 
 
 def register(name: str, factory: HeadFactory) -> None:
-    """Add a method. A name that is taken by another factory is a ValueError."""
+    """Register a method. A name that another factory has is a ValueError."""
     if _FACTORIES.setdefault(name, factory) is not factory:
         raise ValueError(f"a method named {name!r} is registered already")
 
 
 def names() -> tuple[str, ...]:
-    """All registered names, in the order of their registration."""
+    """All registered method names, in the order of registration."""
     return tuple(_FACTORIES)
 
 
@@ -43,12 +43,16 @@ def make(
     total_steps: int | None = None,
     **options: Any,
 ) -> Head:
-    """A new head of the named method.
+    """Make a head of the named method.
 
     Arguments:
-        rows_per_epoch: training examples (tokens for a sequence model), for methods that average over an epoch.
-        total_steps: optimiser updates of the training, for methods with a schedule.
-        options: of the method's head; one that it does not have is a TypeError.
+        name: a registered method, see `names`.
+        in_features: size of the hidden state.
+        num_labels: number of labels.
+        rows_per_epoch: number of training examples (tokens for a sequence model), for methods that average over an
+            epoch.
+        total_steps: number of optimiser updates of the training, for methods with a schedule.
+        options: options of the method's head; an unknown option is a TypeError.
     """
     if name not in _FACTORIES:
         raise ValueError(f"unknown method {name!r}: known are {', '.join(_FACTORIES)}")
@@ -92,7 +96,7 @@ def label_embedding(
     make: Callable[..., LabelEmbeddingHead] = LabelEmbeddingHead,
     **options: Any,
 ) -> LabelEmbeddingHead:
-    """A label embedding head, or one of its controls by `make`."""
+    """A label embedding head, or one of its controls if `make` is given."""
     embedding = options.get("embedding")
     if (DEFAULT.embedding(num_labels) if embedding is None else embedding) == "running":
         options["rows_per_epoch"] = rows_per_epoch

@@ -14,10 +14,20 @@ from labelemb.losses.batch import Batch
 class TeacherFreeHead(LogitHead):
     """Teacher-free distillation with a virtual teacher (Tf-KD_reg of Yuan et al. 2020).
 
-    The virtual teacher u gives the true label `correct_probability` and the others the rest in equal shares. The form
-    here is the paper's equation: (1 - alpha) H(y, z1') + alpha KL(softmax(u / T), softmax(z1 / T)) with alpha =
-    `teacher_weight`, averaged over rows. The authors' code leaves z1 unsoftened, averages the divergence over rows
-    and labels, and multiplies it by a factor per data set. `terms.soft` is the divergence.
+    The virtual teacher u gives the true label `correct_probability` and the other labels equal shares of the rest. The
+    loss is the paper's equation: (1 - alpha) H(y, z1') + alpha KL(softmax(u / T), softmax(z1 / T)), averaged over rows,
+    with alpha = `teacher_weight` and T = `temperature`. `terms.soft` is the divergence. The authors' code differs: it
+    does not divide z1 by T, averages the divergence over rows and labels, and multiplies it by a factor per data set.
+
+    Arguments:
+        in_features: size of the hidden state.
+        num_labels: number of labels.
+        correct_probability: the teacher's probability of the true label, in (0, 1).
+        temperature: temperature of teacher and prediction in the divergence, above 0.
+        teacher_weight: weight of the divergence, in [0, 1]; the true label has the rest.
+        bias: whether the predictor has a bias.
+        weight: (num_labels,), a weight per label, as in `nn.CrossEntropyLoss`. None: all labels have weight 1.
+        ignore_index: target of rows that are left out.
     """
 
     def __init__(

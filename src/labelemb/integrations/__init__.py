@@ -1,5 +1,6 @@
-"""Adapters to training libraries. Each is imported on its own, and only then needs its library.
+"""Adapters to training libraries. Each is imported separately, and only it needs its library.
 
+labelemb.integrations.sklearn       scikit-learn: `LabelEmbeddingClassifier`
 labelemb.integrations.transformers  Hugging Face Transformers: `attach_to_pretrained`, `LabelEmbeddingCallback`
 labelemb.integrations.lightning     PyTorch Lightning: `LabelEmbeddingCallback`
 """

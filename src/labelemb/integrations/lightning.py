@@ -39,19 +39,18 @@ LABEL_SPACE_FILE = "label_space.safetensors"
 
 
 class LabelEmbeddingCallback(Callback):
-    """Logs the five terms of a head, tells it how far the training is, and saves what it has learned at the end.
+    """Logs the five terms of a head, tells it how far the training is, and saves its label space at the end.
 
-    - "terms/hard", "terms/soft", "terms/observer", "terms/cap" and "terms/embedding" go to the module's logger.
-    - While the Trainer fits, also in validation, the head gets `progress=` from it (a mass floor and `soft_start` need
-      it), unless the module passes it itself. A head that was made with `total_steps=` has the updates compared with
-      that.
-    - At the end `label_space.safetensors` is written to the logger's folder (without a logger, default_root_dir), and a
-      heatmap of it to TensorBoard, if that is the logger and matplotlib is installed; of more than 150 labels it shows
-      those with the strongest resemblances.
+    - It logs "terms/hard", "terms/soft", "terms/observer", "terms/cap" and "terms/embedding" with the module's logger.
+    - During `fit`, also in validation, it passes `progress=` to the head (a mass floor and `soft_start` need it) unless
+      the module passes it itself. For a head made with `total_steps=`, progress is the number of updates divided by it.
+    - At the end it writes `label_space.safetensors` to the logger's folder (without a logger, to default_root_dir), and
+      a heatmap to TensorBoard, if that is the logger and matplotlib is installed. If there are more than 150 labels,
+      the heatmap shows those with the strongest resemblances.
 
     Arguments:
-        names: one name a label; "0", "1", ... without them.
-        head: the head's name inside the module, as in `named_modules()`; by default the only one there is.
+        names: one name per label. None: "0", "1", ...
+        head: the head's name inside the module, as in `named_modules()`. None: the only head of the module.
     """
 
     def __init__(self, names: Sequence[str] | None = None, *, head: str | None = None) -> None:
@@ -131,9 +130,9 @@ class LabelEmbeddingCallback(Callback):
 
 
 def steps_done(trainer: Trainer) -> int:
-    """Steps of `estimated_stepping_batches` that are done: updates, or batches where the module optimises by itself.
+    """Number of steps done, as in `estimated_stepping_batches`: updates, or batches with manual optimisation.
 
-    Such a module may have several optimisers, and `global_step` counts the updates of all of them.
+    With manual optimisation a module may have several optimisers, and `global_step` counts the updates of all.
     """
     if trainer.lightning_module.automatic_optimization:
         return trainer.global_step
@@ -141,7 +140,7 @@ def steps_done(trainer: Trainer) -> int:
 
 
 def find_head(module: nn.Module, name: str | None = None) -> Head:
-    """The head of this name inside a module, or the only one."""
+    """The head of this name inside a module, or without a name its only head."""
     heads = {path: found for path, found in module.named_modules() if isinstance(found, Head)}
     if name is None and len(heads) == 1:
         return next(iter(heads.values()))

@@ -1,4 +1,4 @@
-"""What was learned about labels, detached from training: `LabelSpace`, its questions, files and pictures."""
+"""`LabelSpace`: the learned similarities of labels, without the training, with queries, files and pictures."""
 
 from labelemb.labelspace.errors import LabelSpaceError, UnknownLabelError
 from labelemb.labelspace.neighbors import Neighbor, Neighbors

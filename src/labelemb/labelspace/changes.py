@@ -1,4 +1,4 @@
-"""What changed between two label spaces, such as those of two trainings: neighbours gained and lost, and ranks."""
+"""Changes between two label spaces, for example of two trainings: neighbours gained and lost, and ranks."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -25,8 +25,8 @@ class LabelChange(NamedTuple):
         label: its name.
         gained: labels that are among its nearest in the other space only.
         lost: labels that are among its nearest in this space only.
-        correlation: Spearman's rank correlation of its similarities to all others; None where it is not known.
-        learned: whether it was observed right in both spaces.
+        correlation: Spearman's rank correlation of its similarities to all others; None if it was not computed.
+        learned: whether the observer was right about it at least once in both spaces.
     """
 
     label: str
@@ -37,12 +37,12 @@ class LabelChange(NamedTuple):
 
 
 class SpaceChanges(RowTable[LabelChange]):
-    """The changes of each label that both spaces have, those whose rank correlation is lowest first.
+    """The changes of each label that both spaces have, the lowest rank correlation first.
 
     Attributes:
-        correlation: the mean rank correlation; None where no label has one.
-        only_here: names of labels that the first space alone has.
-        only_there: names of labels that the other space alone has.
+        correlation: the mean rank correlation; None if no label has one.
+        only_here: names of labels that only the first space has.
+        only_there: names of labels that only the other space has.
     """
 
     columns = (

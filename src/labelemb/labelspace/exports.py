@@ -1,4 +1,4 @@
-"""Text files: similarity tables with names (CSV, TSV), written and read, and word2vec vectors, written."""
+"""Text files: reads and writes similarity tables with names (CSV, TSV), and writes word2vec vectors."""
 
 import csv
 import io

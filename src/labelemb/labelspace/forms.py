@@ -1,4 +1,4 @@
-"""How a label space is stored: every row of logits, low-rank factors, or the largest probabilities of each row.
+"""How a label space is stored: all rows of logits, low-rank factors, or the largest probabilities of each row.
 
 All forms answer the same questions about the (labels, labels) matrix e without making it: some rows, one row, one
 column, a part of the labels. A form converts and checks its tensors when it is made, so whatever exists is usable. The
@@ -84,7 +84,7 @@ class Form(ABC):
 
 @dataclass(frozen=True, eq=False)
 class DenseForm(Form):
-    """Logits (labels, labels)."""
+    """A matrix of logits (labels, labels)."""
 
     logits: Tensor
     storage: ClassVar[str] = "dense"
@@ -141,9 +141,9 @@ class DenseForm(Form):
 
 @dataclass(frozen=True, eq=False)
 class FactorForm(Form):
-    """A (labels, rank) and B (rank, labels), perhaps a bias (labels,): row y is ReLU(A_y B + bias).
+    """A (labels, rank), B (rank, labels) and an optional bias (labels,): row y is ReLU(A_y B + bias).
 
-    Where ReLU gives exactly zero, two labels are not similar.
+    An entry that is exactly zero after ReLU means that the two labels are not similar.
     """
 
     A: Tensor
@@ -206,8 +206,8 @@ class FactorForm(Form):
 class TopKForm(Form):
     """The k largest probabilities of each row: `indices` and `probabilities`, both (labels, k).
 
-    What a row's probabilities leave of 1 is spread evenly over the labels that the row does not list. An index of -1
-    (with probability 0) is an unused place. Labels that a row does not list, or lists with 0, are not similar.
+    The remaining probability of a row is spread evenly over the labels that the row does not list. An index of -1 (with
+    probability 0) is an unused place. Labels that a row does not list, or lists with probability 0, are not similar.
     """
 
     indices: Tensor

@@ -1,4 +1,4 @@
-"""Groups of labels that belong together: labels that are linked by pairs which are alike."""
+"""Groups of labels that are linked by pairs of similar labels."""
 
 from typing import NamedTuple
 
@@ -12,12 +12,12 @@ from labelemb.support.tables import Column, RowTable
 
 
 class LabelGroup(NamedTuple):
-    """Labels that belong together.
+    """A group of similar labels.
 
     Attributes:
         labels: their names, in the order of the space.
         likeness: the mean likeness of the pairs that link them.
-        weakest: the smallest one.
+        weakest: the smallest likeness of these pairs.
     """
 
     labels: tuple[str, ...]

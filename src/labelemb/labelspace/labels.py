@@ -1,4 +1,4 @@
-"""Labels as users give them: checked names, the index of a label, and arrays as checked tensors of our own."""
+"""Checks labels given by users: names, indices, and arrays, which become tensors."""
 
 import json
 import operator

@@ -21,7 +21,7 @@ MOST_COMPARED_ENTRIES = 10**8
 
 
 class Neighbor(NamedTuple):
-    """A label that resembles another, and how much."""
+    """A similar label and its similarity."""
 
     name: str
     similarity: float
@@ -30,8 +30,10 @@ class Neighbor(NamedTuple):
 class Neighbors(list[Neighbor]):
     """The labels nearest to `label`, best first.
 
-    `learned` is False when the label was never observed right, so that its row still holds initial values; `note` is
-    one line about that or about why fewer came back than were asked for, else an empty string.
+    Attributes:
+        label: the name of the label whose neighbours these are.
+        learned: False if the observer was never right about the label, so its row still holds initial values.
+        note: a line that says so, or that fewer labels are similar than were asked for; else "".
     """
 
     def __init__(self, neighbors: Iterable[Neighbor], *, label: str, learned: bool = True, note: str = "") -> None:

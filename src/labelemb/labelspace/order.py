@@ -1,4 +1,4 @@
-"""The clustered order of labels, in which those that resemble each other stand together."""
+"""The clustered order of labels, which puts similar labels next to each other."""
 
 import numpy as np
 

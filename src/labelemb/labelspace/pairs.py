@@ -1,4 +1,4 @@
-"""Pairs of labels that are nearly the same, found among each label's nearest: never from a whole matrix."""
+"""Pairs of labels that are nearly the same, found among each label's nearest without a whole matrix."""
 
 from typing import Literal, NamedTuple
 
@@ -25,10 +25,10 @@ class LabelPair(NamedTuple):
     Attributes:
         first: a label.
         second: another one.
-        likeness: sqrt(p(a->b) p(b->a) / (p(a->a) p(b->b))): 1 where each gives the other what it keeps itself.
-        forward: similarity of `first` to `second`, p(a->b).
-        backward: p(b->a).
-        learned: whether both labels were observed right at least once.
+        likeness: sqrt(p(a->b) p(b->a) / (p(a->a) p(b->b))): 1 if each gives the other as much as itself.
+        forward: p(a->b), what the row of `first` gives to `second`.
+        backward: p(b->a), what the row of `second` gives to `first`.
+        learned: whether the observer was right about both labels at least once.
     """
 
     first: str

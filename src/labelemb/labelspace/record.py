@@ -44,18 +44,18 @@ class LabelRecord:
 
     @property
     def rank(self) -> int | None:
-        """The rank of the factors; None for the other forms."""
+        """The rank of the factors; None if the space is not stored as factors."""
         return self.form.rank
 
     def __len__(self) -> int:
         return self.num_labels
 
     def index(self, label: Label) -> int:
-        """The index of a label given by name or index; an unknown name is an error that suggests the closest."""
+        """The index of a label given by name or index. The error for an unknown name suggests similar names."""
         return self._labels.index(label)
 
     def indices(self, labels: Labels | None = None) -> Tensor:
-        """The indices (k,) int64 of labels given by name or index; of all labels without `labels`."""
+        """The indices (k,) int64 of labels given by name or index. None: all labels."""
         return self._labels.indices(labels)
 
     def special_indices(self) -> Tensor:
@@ -63,26 +63,30 @@ class LabelRecord:
         return torch.tensor([self.index(name) for name in self.specials], dtype=torch.int64)
 
     def learned(self, label: Label) -> bool:
-        """False where the label was never observed right, so that its row still holds initial values."""
+        """False if the observer was never right about the label, so its row still holds initial values."""
         index = self.index(label)
         return self.counts is None or bool(self.counts[index] > 0)
 
     def rows(self, labels: Labels) -> Tensor:
-        """Logits (k, labels) float32 of these labels; log-probabilities where the largest k are stored."""
+        """Logits (k, labels) float32 of these labels; log-probabilities if the largest entries are stored."""
         return self.form.rows(self.indices(labels))
 
     def distribution(self, label: Label) -> Tensor:
-        """How similar every label is to this one: softmax of its row, (labels,)."""
+        """How similar every label is to this one: the softmax of its row, (labels,)."""
         return self.rows(self.index(label))[0].softmax(dim=0)
 
     def similarity(self, label: Label, other: Label) -> float:
-        """distribution(label)[other]. Not symmetric."""
+        """How similar `other` is to `label`: distribution(label)[other]. Not symmetric."""
         return float(self.distribution(label)[self.index(other)])
 
     def matrix(self, labels: Labels | None = None, kind: Kind = "probability") -> Tensor:
-        """The (k, k) entries among these labels (all of them without `labels`), as in `similarity` or as logits.
+        """The (k, k) similarities between these labels, float32.
 
-        Probabilities are those among all labels, so a part of the matrix does not sum to 1; `select` renormalises.
+        With `labels` the rows do not sum to 1, because probabilities refer to all labels; `select` renormalises.
+
+        Args:
+            labels: names or indices. None: all labels.
+            kind: "probability" as in `similarity`, or "logit".
         """
         check_kind(kind)
         indices = self.indices(labels)
@@ -98,7 +102,7 @@ class LabelRecord:
         return matrix
 
     def log_normalisers(self) -> Tensor:
-        """log sum exp of every row, (labels,): computed in blocks the first time, then kept, also in the file."""
+        """log-sum-exp of every row, (labels,). Computed in blocks the first time, then kept, also by `save`."""
         if self._log_normalisers is None:
             self._log_normalisers = self.form.log_normalisers()
         return self._log_normalisers

@@ -35,7 +35,7 @@ LARGEST_COST_AT_SAVE = 10**12
 
 
 class About(TypedDict, total=False):
-    """What a space may know beside its rows; see the attributes of `LabelSpace`."""
+    """Optional arguments of the constructors of `LabelSpace`; see its attributes."""
 
     counts: ArrayLike | None
     specials: Iterable[Label]
@@ -44,10 +44,10 @@ class About(TypedDict, total=False):
 
 
 class LabelSpace(LabelRecord):
-    """What a label embedding learned: row y is a distribution that says how similar every label is to y.
+    """The label similarities that a training learned: row y is a distribution that says how similar each label is to y.
 
-    Made by `head.label_space(names)`, `from_matrix`, `from_factors`, `from_top_k`, `from_csv` or `load`. A label is
-    given as its name or its index everywhere. Nothing in a space changes after it is made.
+    Make one with `head.label_space(names)`, `from_matrix`, `from_factors`, `from_top_k`, `from_csv` or `load`. All
+    methods take a label as its name or its index. A label space is immutable.
 
     >>> space = LabelSpace.from_matrix([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.1, 0.2, 0.7]], ["cat", "dog", "car"])
     >>> space.nearest("cat", k=1)
@@ -55,12 +55,12 @@ class LabelSpace(LabelRecord):
       dog  0.2
 
     Attributes:
-        names: one name a label, all different.
-        counts: how often each label was observed right in training, int64 (labels,); None if that is not known.
-        specials: names such as padding that `nearest` leaves out.
-        objective: the fields of the objective that was trained, or None.
+        names: one name per label, all different.
+        counts: how often the observer was right about each label in training, int64 (labels,); None if not known.
+        specials: names that `nearest` leaves out, such as padding.
+        objective: the fields of the training objective, or None.
         superclasses: named sets of labels, such as the coarse classes of CIFAR-100, or None.
-        versions: of labelemb when the space was made ("labelemb") and of the file format ("format").
+        versions: the versions of labelemb that made the space ("labelemb") and of the file format ("format").
         form: how the rows are stored: `DenseForm`, `FactorForm` or `TopKForm`.
     """
 
@@ -88,12 +88,12 @@ class LabelSpace(LabelRecord):
         kind: Kind = "probability",
         **about: Unpack[About],
     ) -> Self:
-        """A space from a (labels, labels) matrix whose row y says how similar each label is to y.
+        """Make a label space from a (labels, labels) matrix whose row y says how similar each label is to y.
 
         Args:
             matrix: a tensor, an array or nested lists.
-            names: one name a label; "0", "1", ... without them.
-            kind: "probability" (not negative, rows sum to 1) or "logit" (softmax of a row is its distribution).
+            names: one name per label. None: "0", "1", ...
+            kind: "probability" (0 or more, rows sum to 1) or "logit" (softmax of a row is its distribution).
             **about: `counts=`, `specials=`, `objective=`, `superclasses=` as in the attributes of the class.
         """
         check_kind(kind)
@@ -109,7 +109,15 @@ class LabelSpace(LabelRecord):
         names: Iterable[str] | None = None,
         **about: Unpack[About],
     ) -> Self:
-        """A space whose row y is ReLU(A_y B + bias), with A (labels, rank), B (rank, labels) and bias (labels,)."""
+        """Make a label space whose row y has the logits ReLU(A_y B + bias).
+
+        Args:
+            A: (labels, rank).
+            B: (rank, labels).
+            bias: (labels,), or None.
+            names: one name per label. None: "0", "1", ...
+            **about: `counts=`, `specials=`, `objective=`, `superclasses=` as in the attributes of the class.
+        """
         offset = None if bias is None else float32_copy("bias", bias)
         return cls(FactorForm(float32_copy("A", A), float32_copy("B", B), offset), names=names, **about)
 
@@ -121,27 +129,36 @@ class LabelSpace(LabelRecord):
         names: Iterable[str] | None = None,
         **about: Unpack[About],
     ) -> Self:
-        """A space from the largest probabilities of each row: `indices` and `probabilities`, both (labels, k).
+        """Make a label space from the k largest probabilities of each row.
 
-        What a row leaves of 1 is spread evenly over the labels it does not list. Index -1 with probability 0 is an
-        unused place.
+        The remaining probability of a row is spread evenly over the labels that it does not list.
+
+        Args:
+            indices: (labels, k), the labels that each row lists, each once; -1 marks an unused place.
+            probabilities: (labels, k), their probabilities, with a sum of at most 1 per row; 0 at unused places.
+            names: one name per label. None: "0", "1", ...
+            **about: `counts=`, `specials=`, `objective=`, `superclasses=` as in the attributes of the class.
         """
         form = TopKForm(integer_copy("indices", indices), float32_copy("probabilities", probabilities))
         return cls(form, names=names, **about)
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str], delimiter: str | None = None, **about: Unpack[About]) -> Self:
-        """A space from a table of similarities with the label names as its first row and first column.
+        """Make a label space from a table of similarities with the label names in the first row and first column.
 
-        Each row is divided by its sum. A label that is not the most similar to itself is a warning. Without
-        `delimiter`, tabs are used if the first line has any, else commas.
+        Each row is divided by its sum. There is a warning if a label is not the most similar to itself.
+
+        Args:
+            path: a text file in UTF-8.
+            delimiter: the character between the cells. None: tab if the first line has one, else comma.
+            **about: `counts=`, `specials=`, `objective=`, `superclasses=` as in the attributes of the class.
         """
         names, matrix = exports.read_csv(path, delimiter)
         return cls.from_matrix(matrix, names, **about)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a file that `save` wrote. Everything is checked, nothing is executed; `LabelSpaceError` if it is bad."""
+        """Read a file that `save` wrote. It runs no code; an invalid file is a `LabelSpaceError`."""
         content = file_format.read(path)
         with file_format.naming(path):
             about = dict(content.about)
@@ -150,12 +167,12 @@ class LabelSpace(LabelRecord):
         return space
 
     def save(self, path: str | os.PathLike[str], *, normalisers: bool | None = None) -> None:
-        """Write one safetensors file (docs/label-space-format.md); an older file is replaced only by a whole one.
+        """Write a safetensors file (docs/label-space-format.md). An older file is replaced only when all is written.
 
         Args:
             path: the file.
-            normalisers: whether to store what `nearest(symmetric=True)` needs. By default yes, unless computing it
-                now would take minutes (beyond about 100,000 labels at rank 100).
+            normalisers: whether to store the row normalisers that `nearest(symmetric=True)` needs. None: yes, unless
+                computing them would take minutes (beyond about 100,000 labels at rank 100).
         """
         if normalisers is None:
             normalisers = self._log_normalisers is not None or self.form.normaliser_cost <= LARGEST_COST_AT_SAVE
@@ -174,49 +191,58 @@ class LabelSpace(LabelRecord):
         return f"LabelSpace({self.num_labels} labels, {self.form.storage}{size}: {quote_few(self.names, 3)})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a few labels as a table with colours."""
+        """A few labels as a coloured table, for notebooks."""
         return pictures.html_table(self)
 
     def nearest(self, label: Label, k: int = 5, symmetric: bool = False) -> Neighbors:
         """The k labels most similar to this one, best first; ties in the order of the labels.
 
-        Left out are the label itself, the specials, and labels that are not similar at all (ReLU made their entry
-        exactly zero, or they are not among the stored largest), so fewer than k may come back; `note` says why.
+        The label itself and the specials are left out, and so are labels that are not similar (their entry is exactly
+        zero after ReLU, or is not among the stored largest). So the result may have fewer than k labels; its `note`
+        then says how many are similar.
 
         Args:
             label: name or index.
-            k: how many.
-            symmetric: rank by the mean of log p(label -> other) and log p(other -> label); the similarity given is
-                the exponential of that mean, and a label counts that is similar in at least one direction.
+            k: number of labels, 1 or more.
+            symmetric: rank by the mean of log p(label -> other) and log p(other -> label). The similarity is the
+                exponential of that mean, and a label counts as similar if it is in at least one direction.
         """
         return find_nearest(self, self.index(label), k, symmetric)
 
     def pairs(self, k: int = 20, kind: PairKind = "alike") -> LabelPairs:
         """The k pairs of labels that resemble each other most, as a table that prints and has `to_pandas`.
 
-        Looked for among the 20 nearest labels of each label, without specials; no (labels, labels) matrix is made.
+        Pairs are searched among the 20 nearest labels of each label, without specials; no (labels, labels) matrix is
+        made.
 
         Args:
-            k: how many pairs, at most.
-            kind: "alike" ranks by likeness, sqrt(p(a->b) p(b->a) / (p(a->a) p(b->b))), which is 1 where each label
-                gives the other what it keeps itself; "one-sided" ranks by p(a->b) - p(b->a): labels that look like
-                another one which does not look like them, as a rare variant of a frequent label does.
+            k: the most pairs to return.
+            kind: "alike" ranks by likeness, sqrt(p(a->b) p(b->a) / (p(a->a) p(b->b))), which is 1 if each label gives
+                the other as much as itself. "one-sided" ranks by p(a->b) - p(b->a), for labels that resemble another
+                label which does not resemble them, such as a rare variant of a frequent label.
         """
         return label_pairs(self, k, kind)
 
     def groups(self, threshold: float = 0.5) -> LabelGroups:
-        """Labels that belong together: those linked by pairs with a likeness of at least `threshold` (needs scipy).
+        """Groups of similar labels: labels linked by pairs with a likeness of at least `threshold` (needs scipy).
 
-        A group may be a chain whose ends are less alike: a higher threshold cuts it. Likeness as in `pairs`.
+        A group may be a chain whose ends are less alike; a higher threshold splits it.
+
+        Args:
+            threshold: smallest likeness of a linking pair, above 0; likeness is defined in `pairs`.
         """
         return label_groups(self, threshold)
 
     def compare(self, other: "LabelSpace", k: int = 5) -> SpaceChanges:
-        """What is different in another space, such as that of a second training (needs scipy).
+        """Compare with another label space, such as that of a second training (needs scipy).
 
-        Of each label that both have by name: which labels it gained and lost among its `k` nearest, and the rank
-        correlation (Spearman) of its similarities to all others; of more than 1,000 labels, the correlation of those
-        that were observed right most often. Labels that only one of the spaces has are left out and listed.
+        For each label that both spaces have (by name), the result has the labels that it gained and lost among its `k`
+        nearest, and the rank correlation (Spearman) of its similarities to all others. With more than 1,000 labels only
+        those observed right most often have a correlation. Labels of only one space are left out and listed.
+
+        Args:
+            other: another `LabelSpace`.
+            k: number of nearest labels to compare, 1 or more.
         """
         if not isinstance(other, LabelSpace):
             raise TypeError(f"compare needs another LabelSpace, not {type(other).__name__}")
@@ -230,7 +256,7 @@ class LabelSpace(LabelRecord):
         return space_changes(here, there, k, tuple(sorted(only_here)), tuple(sorted(only_there)))
 
     def reorder(self, names: Iterable[str]) -> Self:
-        """The same space with its labels in the order of `names`, which must be the same set of names."""
+        """The same space with its labels in the order of `names`, which must contain the same names."""
         ordered = list(names)
         refuse_other_names(self.names, ordered)
         space = self.select(ordered)
@@ -239,10 +265,13 @@ class LabelSpace(LabelRecord):
         return space
 
     def select(self, labels: Labels) -> Self:
-        """The space of these labels alone, in this order.
+        """The label space of only these labels, in this order.
 
-        Each row is conditioned on the chosen labels: what it gave to the others goes to the chosen ones in proportion
-        (a row that gave the chosen ones nothing becomes even). Superclasses and specials lose the labels that are gone.
+        Each row is renormalised over the chosen labels; a row that gave them no probability becomes even. Other labels
+        are removed from superclasses and specials.
+
+        Args:
+            labels: names, indices, or a tensor of indices.
         """
         indices = self.indices(labels)
         names = [self.names[index] for index in indices.tolist()]
@@ -268,40 +297,47 @@ class LabelSpace(LabelRecord):
         kind: Kind = "probability",
         delimiter: str = ",",
     ) -> None:
-        """Write `matrix(labels, kind)` with the names as first row and first column; delimiter "\\t" gives TSV."""
+        """Write `matrix(labels, kind)` with the names as first row and first column; delimiter "\\t" for TSV."""
         indices = self.indices(labels)
         names = [self.names[index] for index in indices.tolist()]
         exports.write_csv(path, names, self.matrix(indices, kind), delimiter)
 
     def to_word2vec(self, path: str | os.PathLike[str]) -> None:
-        """Write one vector a label in word2vec's text format, which gensim and embedding projectors read.
+        """Write one vector per label in word2vec's text format, which gensim and embedding projectors read.
 
-        The vectors are the stored numbers: the rows of A for factors, the rows of logits of a dense space, the rows of
-        probabilities where the largest k are stored. The format separates by spaces, so every white space or control
-        character of a name becomes "_", an empty name "_", and a name that is then taken gets "_2", "_3", ...
+        The vectors are the rows of A for factors, the rows of logits for a dense space, and the rows of probabilities
+        if the largest k are stored. The format separates by spaces, so each white space or control character of a name
+        becomes "_", an empty name becomes "_", and repeated names get "_2", "_3", ...
         """
         refuse_large(self.num_labels, self.rank or self.num_labels, "use select() to write some of the labels")
         exports.write_word2vec(path, self.names, self.form)
 
     def to_pandas(self, labels: Labels | None = None, kind: Kind = "probability") -> "DataFrame":
-        """`matrix(labels, kind)` as a data frame with the names as its index and columns (extra `[plot]`)."""
+        """`matrix(labels, kind)` as a data frame with the names as index and columns (needs the extra `[plot]`)."""
         pandas = import_optional("pandas", "to_pandas()", "plot")
         indices = self.indices(labels)
         names = [self.names[index] for index in indices.tolist()]
         return pandas.DataFrame(self.matrix(indices, kind).numpy(), index=names, columns=names)
 
     def heatmap(self, labels: Labels | None = None, ax: "Axes | None" = None) -> "Axes":
-        """Draw `matrix(labels)` as colours (extra `[plot]`), into a new picture without `ax`; gives the axes.
+        """Draw `matrix(labels)` as a heatmap and return its axes (needs the extra `[plot]`).
 
-        Without `labels`, all are shown; of more than 150, those with the strongest resemblances. The colours span the
-        similarities of different labels.
+        The colours span the similarities of different labels.
+
+        Args:
+            labels: the labels to draw. None: all; if there are more than 150, those with the strongest resemblances.
+            ax: matplotlib axes to draw into. None: a new figure.
         """
         return pictures.heatmap(self, labels, ax)
 
     def map(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw all labels in the plane, those that resemble the same labels close together (extra `[plot]`).
+        """Draw all labels as points in the plane and return the axes (needs the extra `[plot]`).
 
-        Without `ax` into a new picture; gives the axes. The title says how much of the differences the plane holds.
+        Labels that resemble the same labels are close together. The title says which share of the differences the two
+        dimensions hold.
+
+        Args:
+            ax: matplotlib axes to draw into. None: a new figure.
         """
         return pictures.draw_space_map(self, ax)
 

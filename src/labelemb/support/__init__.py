@@ -1,1 +1,1 @@
-"""Helpers that every other folder uses and that know nothing of labels."""
+"""Helpers for all other folders. They do not depend on labels."""

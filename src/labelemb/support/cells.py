@@ -1,4 +1,4 @@
-"""Cells of CSV files that no spreadsheet takes for formulas."""
+"""Escapes CSV cells that a spreadsheet would execute as formulas."""
 
 EXECUTED = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What makes a spreadsheet read a cell as a formula when it comes first."""

@@ -1,4 +1,4 @@
-"""Errors that the user, not the code, has to correct."""
+"""Exceptions for errors that the user can correct."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

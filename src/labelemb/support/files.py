@@ -1,4 +1,4 @@
-"""Reading and writing whole files: a reader finds the old content or the new, never half of it.
+"""Reads and writes whole files. Writes are atomic: a reader sees either the old or the new content.
 
 A file is written aside under a temporary name in the same folder, flushed to the disk and renamed. The writer holds a
 lock on the temporary file, which ends with its process. So a temporary file without a lock was left behind by a

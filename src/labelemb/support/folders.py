@@ -1,4 +1,4 @@
-"""Folders for something that may fail before it has written anything worth keeping."""
+"""Creates folders, and removes them again if their job fails before it has written anything useful."""
 
 from collections.abc import Collection
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Ctrl-C and termination: at once while libraries are imported, and at a checkpoint while a run trains."""
+"""Handles Ctrl-C and termination: exits at once during imports, and at a checkpoint during training."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Public names that are loaded when they are first used (PEP 562), so that importing a package stays quick."""
+"""Public names that are imported on first use (PEP 562), so that importing a package is fast."""
 
 import importlib
 import sys

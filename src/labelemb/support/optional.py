@@ -1,4 +1,4 @@
-"""Guards for optional packages: imported where they are needed, named where they are missing, and their versions."""
+"""Imports optional packages on use. Errors name the missing extra or the unsupported version."""
 
 import importlib
 import importlib.metadata

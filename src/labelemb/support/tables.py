@@ -1,4 +1,4 @@
-"""`RowTable`: rows with named fields that print as text, show as HTML in a notebook and become a data frame."""
+"""`RowTable`: rows with named fields that print as text, show as HTML in a notebook, and convert to a data frame."""
 
 from collections.abc import Iterable, Sequence
 from html import escape

@@ -1,4 +1,4 @@
-"""What is printed on a terminal, escaped in one place whatever file it came from."""
+"""Escapes everything that is printed to a terminal."""
 
 import io
 import sys

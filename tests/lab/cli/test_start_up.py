@@ -65,7 +65,7 @@ def test_help_and_lists_import_nothing_slow(arguments: tuple[str, ...]) -> None:
         (("nearest", "COMPARISON", "8"), "COMPARISON holds a comparison: name one of its runs, as COMPARISON/plain"),
         (("evaluate", "RUN", "--csv"), "--csv writes what --worst lists"),
         (("predict", "RUN", "nosuch.png"), "there is no file or folder nosuch.png"),
-        (("heatmap", "RUN", "-o", "x.txt"), "x.txt is no picture: name a .png, .svg or .pdf file"),
+        (("heatmap", "RUN", "-o", "x.txt"), "x.txt is not a picture file: name a .png, .svg or .pdf file"),
         (("export", "RUN", "-o", "missing/x"), "there is no folder missing"),
         (("compare", "text-csv", "--data", "nosuch.csv"), "there is no file or folder nosuch.csv"),
         (("train", "mnist-mlp", "--data", "nosuch"), "there is no file or folder nosuch"),

@@ -271,7 +271,7 @@ def test_one_argument_chooses_between_this_machine_and_a_cluster(cluster: StandI
     ("arguments", "message"),
     [
         (("--cpus-per-run", "2"), "--cpus-per-run is for runs on a Ray cluster: pass --ray auto as well"),
-        (("--gpus-per-run", "1.5"), "'1.5' is neither a whole number of at least 1 nor a part of 1"),
+        (("--gpus-per-run", "1.5"), "'1.5' is neither a whole number of at least 1 nor a fraction below 1"),
         (("--ray", "auto", "--device", "cuda"), "reserves no GPU of the cluster: pass --gpus-per-run 1"),
     ],
 )

@@ -30,7 +30,7 @@ def image_run(tiny_data: TinyData) -> tuple[Recipe, Dataset]:
 def test_the_form_of_inputs_survives_json(text_run: tuple[Recipe, Dataset], image_run: tuple[Recipe, Dataset]) -> None:
     for _, dataset in (text_run, image_run):
         assert input_form(json.loads(json.dumps(dataset.inputs.to_dict()))) == dataset.inputs
-    with pytest.raises(UserError, match=r"the kept form of the inputs cannot be read: .*'sound'"):
+    with pytest.raises(UserError, match=r"the saved form of the inputs cannot be read: .*'sound'"):
         input_form({"kind": "sound"})
 
 

@@ -55,5 +55,5 @@ def test_the_lines_make_the_head_of_the_method(name: str) -> None:
 
 
 def test_a_control_has_no_line() -> None:
-    with pytest.raises(UserError, match="is a control of experiments"):
+    with pytest.raises(UserError, match="is a control for experiments"):
         python_lines(parse_method("label-embedding@single-output"), load_recipe("digits"), 10)

@@ -85,7 +85,7 @@ def test_it_draws_without_an_error_and_nothing_hostile_runs(page: Any, folder: P
 def test_it_says_how_many_errors_to_expect(page: Any, folder: Path) -> None:
     expected = json.loads((folder / "audit.json").read_text())["summary"]["expected_errors"]
     assert find(page, "#cards b").text == f"about {expected}"
-    assert f"only the {expected} most suspicious are flagged" in find(page, "#expectation").text
+    assert f"at most the {expected} most suspicious examples are flagged" in find(page, "#expectation").text
 
 
 def test_keys_mark_examples_and_move_on(page: Any) -> None:

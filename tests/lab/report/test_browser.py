@@ -174,7 +174,7 @@ def test_a_cell_of_the_heatmap_names_its_labels_and_counts(page: Any) -> None:
     support.Select(find(page, "#shown")).select_by_value("all")
     assert point_at(page, "#heatmap-box canvas", 0.99, 0.01).startswith("cat → café & </script>: similarity")
     find(page, "#confusion-box canvas").send_keys(Keys.ARROW_LEFT)
-    assert "taken for it" in find(page, "#cell").text
+    assert "predicted as it" in find(page, "#cell").text
 
 
 def test_groups_and_chosen_labels_can_be_shown(page: Any) -> None:

@@ -73,7 +73,9 @@ def test_a_text_of_the_user_is_not_replaced(
     mine = edit(model_card(run))
     (run / "README.md").write_text(mine)
     assert main(["card", str(run)]) == 2
-    assert "README.md is not as labelemb wrote it: name another file with -o, or remove" in capsys.readouterr().err
+    assert (
+        "README.md was edited or is not from labelemb: name another file with -o, or remove" in capsys.readouterr().err
+    )
     assert (run / "README.md").read_text() == mine
 
 

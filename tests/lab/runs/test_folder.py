@@ -98,7 +98,7 @@ def test_metrics_that_somebody_removes_from_a_running_training_are_written_anew(
 
     quick_run(tmp_path, report=remove, warn=warnings.append)
     assert [record["step"] for record in read_records(tmp_path)] == [10, 20, 30]
-    assert warnings == [f"{file} was removed or changed while the run trains: it is written anew"]
+    assert warnings == [f"{file} was removed or changed during the training: writing it again"]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def table(*rows: str, path: str = "expert.csv") -> str:
     [
         (
             ("train", "digits", "--labels-subset"),
-            "--labels-subset is about labels to reuse: pass --labels FILE as well",
+            "--labels-subset needs labels to reuse: pass --labels FILE as well",
         ),
         (
             ("compare", "digits", "--warm-start"),

@@ -121,7 +121,7 @@ def test_a_run_that_goes_on_with_other_threads_says_so(tmp_path: Path) -> None:
     warnings: list[str] = []
     result = quick_run(tmp_path, method="plain", warn=warnings.append)
     assert len(warnings) == 1
-    assert f"begun with --threads {begun['threads'] + 1} and gone on with {begun['threads']}" in warnings[0]
+    assert f"started with --threads {begun['threads'] + 1} and resumed with {begun['threads']}" in warnings[0]
     assert result.note == warnings[0]
     assert json.loads(file.read_text())["threads"] == begun["threads"] + 1, "what it was begun with stays"
 

@@ -208,4 +208,4 @@ def test_the_raw_columns_are_scores_of_beam_search_with_logits_as_they_are() -> 
 @pytest.mark.parametrize(("recipe", "field"), [("iwslt15-en-vi", "test_bleu_raw"), ("lcsts", "test_rouge1_raw")])
 def test_the_papers_recipes_say_which_score_the_paper_reports(recipe: str, field: str) -> None:
     text = (resources.files("labelemb.lab.recipes") / "shipped" / f"{recipe}.toml").read_text(encoding="utf-8")
-    assert f"The paper reports beam search with the logits as they are: the column raw ({field}" in text
+    assert f"The paper reports beam search with unchanged logits: the column raw ({field}" in text

@@ -186,7 +186,7 @@ def test_a_typed_line_is_answered_before_the_next_is_read(run: Path, monkeypatch
 
 def test_runs_are_not_taken_for_what_they_are_not(run: Path, tmp_path: Path, capsys: Capture) -> None:
     quick_run(tmp_path / "digits", method="plain")
-    assert "learned classification and not to generate text" in failure(capsys, "translate", str(tmp_path / "digits"))
+    assert "learned classification and cannot generate text" in failure(capsys, "translate", str(tmp_path / "digits"))
     (tmp_path / "lines.txt").write_text("cat\n")
     assert "use `labelemb translate`" in failure(capsys, "predict", str(run), str(tmp_path / "lines.txt"))
 

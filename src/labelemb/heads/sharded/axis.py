@@ -1,4 +1,4 @@
-"""The chunked objective where each process holds some labels: what crosses the wire is a few numbers a row.
+"""The chunked objective with labels split over processes; only a few numbers per row are exchanged.
 
 A process has its columns of z1, z2 and e, and q = softmax(e). Each step of the chunked pass that needs all labels
 becomes a reduction over the processes:

@@ -1,4 +1,4 @@
-"""Initial values that do not depend on how many processes share them, made without the whole ever being in memory."""
+"""Initial values that do not depend on the number of processes, without holding the whole tensor in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bring the rows of several processes together: a body that is trained in parallel in front of a head in parts."""
+"""Gathers the rows of several processes, for a data-parallel body in front of a sharded head."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from torch.distributed.device_mesh import DeviceMesh
 
 
 def gather_rows(rows: Tensor, mesh: DeviceMesh) -> Tensor:
-    """The rows (n, ...) of all processes of the mesh, one after the other; n may differ.
+    """Collect the rows (n, ...) of all processes of the mesh, one after the other; n may differ.
 
     Use it on hidden states, targets and row weights before a call of `ShardedLabelEmbeddingHead`, so that each process
-    runs the body on its own part of the batch. The gradient of a process's rows comes back multiplied by the number of
-    processes: DDP and FSDP average the body's gradients over the processes, where those of the whole batch are a sum.
+    runs the body on its own part of the batch. The gradient of a process's rows is multiplied by the number of
+    processes, because DDP and FSDP average the body's gradients over the processes, and the gradient of the whole batch
+    is their sum.
     """
     gathered: Tensor = _GatherRows.apply(rows, mesh)
     return gathered

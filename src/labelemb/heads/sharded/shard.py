@@ -1,4 +1,4 @@
-"""Which labels a process holds, and maxima and sums over the processes that hold the others."""
+"""Which labels a process holds, and maxima and sums over all processes."""
 
 from __future__ import annotations
 

@@ -40,75 +40,74 @@ from labelemb.support.tensors import sum_over_processes
 
 
 class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
-    """A multilayer perceptron that learns how its labels resemble each other, and trains with what it learned.
+    """A multilayer perceptron that learns how similar its labels are, and trains with soft targets from that.
 
-    By default it trains by the library's default method, as `LabelEmbeddingHead` does.
+    By default it trains with the library's default method, as `LabelEmbeddingHead` does.
 
-    Parameters have the names and meanings of scikit-learn's MLPClassifier where it has them too. Everything is
-    computed in the precision of X: float32 data trains faster than float64.
+    Parameters that scikit-learn's MLPClassifier has too have the same meaning. All computations use the precision of X:
+    float32 data trains faster than float64.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(100,)
         Sizes of the hidden layers.
     embedding : {"running", "dense", "compressed"}, default=None
-        Where soft targets come from, as in `LabelEmbeddingHead`; None for the library's default.
+        Kind of label embedding, as in `LabelEmbeddingHead`; None for the library's default.
     rank : int, default=None
-        Rank of a "compressed" embedding.
+        Rank of a "compressed" embedding; required for it.
     objective : Objective, default=None
-        Weights and choices of the loss; None for the library's default.
+        Weights and options of the loss; None for the library's default.
     method : str, default="label-embedding"
-        "label-embedding", "plain" (cross entropy), "label-smoothing", "online-smoothing", "confidence-penalty" or
-        "teacher-free", or any other name in `labelemb.heads.registry`: all train the same network, so that a grid
-        search can choose.
+        "label-embedding", "plain" (cross entropy), "label-smoothing", "online-smoothing", "confidence-penalty",
+        "teacher-free" or any other name in `labelemb.heads.registry`. All methods train the same network, so a grid
+        search can choose between them.
     method_options : dict, default=None
-        Further options of the method's head, {"label_smoothing": 0.2} for "label-smoothing" say.
+        Further options of the method's head, such as {"label_smoothing": 0.2} for "label-smoothing".
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
         Activation of the hidden layers.
     alpha : float, default=0.00003
         Strength of an L2 penalty: alpha / 2 times the squared weights is added to the mean loss. MLPClassifier divides
-        that by the rows of a batch.
+        the penalty by the rows of a batch.
     batch_size : int or "auto", default="auto"
-        Most rows in a batch; "auto" for 200. A pass is cut into batches of nearly equal size.
+        Largest number of rows in a batch; "auto" for 200. A pass is split into batches of nearly equal size.
     learning_rate_init : float, default=0.002
         Learning rate of Adam.
     embedding_learning_rate : float, default=0.05
         Learning rate of an embedding that is trained by gradient (dense or compressed).
     max_iter : int, default=None
-        Passes over the data; None for as many as make 2,000 updates, but at least 20 and at most 200. An objective with
-        a schedule (a mass floor, say) spans exactly so many.
+        Number of passes over the data; None for as many as make 2,000 updates, but at least 20 and at most 200. An
+        objective with a schedule (a mass floor, say) spans all of them.
     shuffle : bool, default=True
-        Whether rows come in another order in every pass.
+        Whether the rows are shuffled before every pass.
     early_stopping : bool, default=False
-        Hold out a part of the data, stop when its accuracy no longer rises, and keep the best state.
+        Whether to hold out some rows, stop when their accuracy no longer rises, and keep the best state.
     validation_fraction : float, default=0.1
-        The part that early stopping holds out, with the labels in proportion.
+        Share of the rows that early stopping holds out, stratified by label.
     n_iter_no_change : int, default=10
-        Passes without a rise before early stopping stops.
+        Number of passes without a rise after which early stopping stops.
     tol : float, default=0.0001
-        A rise of the accuracy counts from here on.
+        Smallest rise of the accuracy that counts, as a share of 1.
     class_weight : dict or "balanced", default=None
         Weights of the classes, multiplied with those of the rows.
     calibrate : bool, default=True
-        Whether `predict_proba` divides logits by a temperature. With early stopping it is fitted to the part that was
-        held out, else to what the observer says of training rows; methods without an observer then keep 1. Predicted
-        labels do not depend on it.
+        Whether `predict_proba` divides logits by a temperature, fitted to the held-out labels with early stopping, else
+        to the observer's predictions on training rows (1 without an observer). Predicted labels do not depend on it.
     warm_start : bool, default=False
-        Whether `fit` goes on with the network of the last one.
+        Whether `fit` continues with the network of the last fit.
     n_jobs : int, default=None
-        Threads of a fit and of predictions; None leaves torch's number.
+        Number of threads of a fit and of predictions; None leaves torch's setting.
     verbose : bool, default=False
         Whether to print a line after every pass.
     random_state : int or RandomState, default=None
-        Decides initial weights, the order of the rows, and what is held out.
+        Random numbers for the initial weights, the order of the rows, and the held-out rows.
 
     Attributes
     ----------
     classes_ : array of the class labels.
-    label_space_ : `LabelSpace`, what was learned about the classes; None for methods that learn nothing about them.
+    label_space_ : `LabelSpace` of the classes; None for methods that learn nothing about them.
     network_ : the torch module: `network_.body` and `network_.head`.
-    temperature_ : what the logits are divided by in `predict_proba`.
-    n_iter_ : passes so far, those before a warm start included.
+    temperature_ : divisor of the logits in `predict_proba`.
+    n_iter_ : number of passes so far, including those before a warm start.
     loss_, loss_curve_ : the mean loss of the last pass, and of all passes so far.
     validation_scores_, best_validation_score_ : the accuracy after each pass and the best; None without early stopping.
 
@@ -181,18 +180,20 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train for `max_iter` passes, or until early stopping. Rows of weight 0 take part in nothing."""
+        """Train for `max_iter` passes, or until early stopping, on X (rows, features), dense or sparse, and y (rows,).
+
+        Rows of weight 0 in `sample_weight` (rows,) are ignored.
+        """
         check_parameters(self.get_params(deep=False))
         with earlier_attributes_after_error(self):
             self._fit(X, y, sample_weight)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """One pass over these rows, going on from whatever was learned before.
+        """Train for one pass over these rows, starting from the network trained so far; arguments as in `fit`.
 
         The first call needs all `classes`. Each call counts as one of `max_iter` passes (200 if it is None) in the
-        objective's schedule, which stays at its end after so many; after a `fit` that schedule is the one of the fit.
-        The temperature is left as it is.
+        objective's schedule; after a `fit` the schedule is that of the fit. The temperature does not change.
         """
         check_parameters(self.get_params(deep=False))
         if self.early_stopping:
@@ -222,7 +223,7 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def label_space_(self) -> LabelSpace | None:
-        """What was learned about the classes, by their names as strings."""
+        """What was learned about the classes, with their names as strings."""
         check_is_fitted(self)
         return self.network_.head.label_space([str(name) for name in self.classes_])
 

@@ -1,4 +1,4 @@
-"""The data of a fit: rows of a dense or sparse matrix, with their labels and weights. Only a batch is ever copied."""
+"""The training data of `fit`: rows of a dense or sparse matrix with labels and weights. Only batches are copied."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Trainings that fail: when their numbers overflow, and how the classifier gets back what it was before."""
+"""Detects diverged trainings (overflow), and restores the classifier to its state before `fit`."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The constructor's parameters, checked when a fit begins: scikit-learn's constructors check nothing."""
+"""Validates the constructor parameters at the start of `fit`, as scikit-learn requires."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping

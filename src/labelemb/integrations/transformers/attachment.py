@@ -1,4 +1,4 @@
-"""`Attachment`: what stands between a pretrained model, its last linear layer and the head while it trains.
+"""`Attachment`: connects a pretrained model, its last linear layer and the head during training.
 
 The layer stays where it is and becomes the head's predictor, so that tied weights, `generate`, evaluation and plain
 checkpoints know nothing of the head. Only a call in training mode with labels is different:
@@ -65,18 +65,20 @@ class Call:
 
 
 class Attachment(nn.Module):
-    """A head and its place in a model; `attach_to_pretrained` makes it, as the model's submodule `label_embedding`.
+    """The head of a pretrained model, its submodule `label_embedding`; `attach_to_pretrained` makes it.
 
     Attributes:
-        head: the head. Its predictor is the model's own layer and is no part of its `state_dict`.
+        head: the head. Its predictor is the model's own layer and is not in the head's `state_dict`.
         layer_name: the layer's name inside the model.
         language_model: whether the labels are tokens.
         shifts: whether row t of a sequence predicts label t + 1.
         terms: the five terms of the latest training call, detached.
         tokenizer: names the labels of a language model in files; set by the callback.
-        progress: what calls tell the head that do not say it themselves, during an update of the Trainer.
-        index_name: the model's input with the indices of its examples, which is taken out; set by the callback.
-        row_losses: indices and losses of the examples of the latest training call, where indices are given.
+        progress: progress of the training, from 0 to 1, for calls without progress=; set during an update of the
+            Trainer.
+        index_name: the model's input with the indices of its examples, which the model does not get; set by the
+            callback.
+        row_losses: indices and losses of the examples of the latest training call, if it has indices.
     """
 
     head: Head
@@ -134,22 +136,22 @@ class Attachment(nn.Module):
         return super().named_modules(*args, **kwargs)
 
     def follow_layer(self) -> None:
-        """Make the predictor the layer that the model calls now: PEFT may have replaced it by a copy."""
+        """Use the layer that the model calls now as predictor: PEFT may have replaced it by a copy."""
         for layer in linear_layers(self.__dict__["model"]).values():
             if any(getattr(hook, "__self__", None) is self for hook in layer._forward_pre_hooks.values()):
                 self._predict_with(layer)
 
     def begin_update(self, step: int, total_steps: int) -> None:
-        """Tell the head in the calls of one update how far the training is.
+        """Set the progress of the training for the calls of one update.
 
-        A head that was made with total_steps= keeps it: `step` is then compared with that.
+        It is step / total_steps; for a head made with total_steps=, step divided by the head's number.
         """
         if self.head.clock.has_schedule and self.head.total_steps is None:
             self.head.total_steps, self._lent_total_steps = total_steps, True
         self.progress = min(1.0, step / (self.head.total_steps or total_steps))
 
     def end_update(self) -> None:
-        """Forget what `begin_update` has said."""
+        """Undo `begin_update`."""
         self.progress = None
         if self._lent_total_steps:
             self.head.total_steps, self._lent_total_steps = None, False

@@ -1,4 +1,4 @@
-"""`LabelEmbeddingCallback`: what a head needs to know from the `Trainer`, and what the user wants to know from it."""
+"""`LabelEmbeddingCallback`: passes the `Trainer`'s progress to the head, and logs the head's statistics."""
 
 from __future__ import annotations
 
@@ -30,22 +30,23 @@ from labelemb.support.tensors import sum_over_processes
 
 
 class LabelEmbeddingCallback(TrainerCallback):
-    """For a `Trainer` whose model has a head: logs the five terms, saves the label space, and lets training resume.
+    """Trainer callback for a model with a head: logs the five terms, saves the label space, and resumes training.
 
     >>> trainer = Trainer(model, arguments, train_dataset=..., callbacks=[LabelEmbeddingCallback()])
 
     - Tells the head how far the training is (a mass floor and `soft_start` need it).
-    - Adds "terms/hard", "terms/soft", "terms/observer", "terms/cap" and "terms/embedding" to what the Trainer logs
-      beside "loss": means over the updates since the last time.
-    - Brings the training parts back when the Trainer resumes or loads its best model.
-    - Writes `label_space.safetensors` into the output folder at the end, and `save_model` into its folder.
+    - Adds "terms/hard", "terms/soft", "terms/observer", "terms/cap" and "terms/embedding" to the Trainer's logs with
+      "loss", as means over the updates since the last log.
+    - Restores the training parts when the Trainer resumes or loads its best model.
+    - Writes `label_space.safetensors` into the output folder at the end; `save_model` writes it into its folder too.
 
     Arguments:
-        tokenizer: names the labels of a language model; by default the Trainer's processing_class.
-        resume_from: the checkpoint that the Trainer resumes from, where it is not in the Trainer's own output folder.
-        record_losses: the column of the training data that has the index of each example. `example_losses()` then gives
-            the loss of each, averaged over the epochs, for `labelemb.audit(..., losses=)`. The Trainer must keep the
-            column: `TrainingArguments(remove_unused_columns=False)`. In one process, and since the last resume.
+        tokenizer: names the labels of a language model. None: the Trainer's processing_class.
+        resume_from: the checkpoint that the Trainer resumes from. None: it is in the Trainer's own output folder.
+        record_losses: the column of the training data with the index of each example. `example_losses()` then returns
+            the loss of each example, averaged over the epochs since the last resume, for `labelemb.audit(...,
+            losses=)`. It works in one process only, and the Trainer must keep the column:
+            `TrainingArguments(remove_unused_columns=False)`. None: no losses are recorded.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class LabelEmbeddingCallback(TrainerCallback):
         self._hook: RemovableHandle | None = None
 
     def example_losses(self) -> np.ndarray:
-        """The loss of each training example by its index, averaged over the epochs; NaN for one never seen."""
+        """The loss of each training example by its index, averaged over the epochs; NaN if it was never seen."""
         if self.record_losses is None:
             raise ValueError("no losses were recorded: pass LabelEmbeddingCallback(record_losses=COLUMN)")
         return self._losses.means()

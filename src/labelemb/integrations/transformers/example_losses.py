@@ -1,4 +1,4 @@
-"""Losses of single examples in a training, averaged over its epochs: which examples were hard to learn."""
+"""Training loss of each example, averaged over the epochs: shows which examples were hard to learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`BiasedLayer`: a model's last layer together with the constant that the model adds to its logits afterwards."""
+"""`BiasedLayer`: a model's last layer together with the constant bias that the model adds to its logits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attached model has learned about its labels, with their names."""
+"""Label spaces of attached models, with label names from their configuration or tokenizer."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ LABEL_SPACE_FILE = "label_space.safetensors"
 def label_space(model: PreTrainedModel, tokenizer: Any = None) -> LabelSpace | None:
     """The label space of an attached model; None for a head that learns nothing about the labels.
 
-    Labels have the names of `config.id2label`. Those of a language model are the tokenizer's tokens, its special tokens
-    left out of `nearest`; without a tokenizer they are numbers.
+    The names of a classifier's labels come from `config.id2label`. The labels of a language model are named by the
+    tokenizer's tokens, and `nearest` leaves out its special tokens; without a tokenizer the names are numbers.
+
+    Arguments:
+        model: a model that `attach_to_pretrained` was called on.
+        tokenizer: the tokenizer of a language model, or None.
     """
     names = label_names(model, tokenizer)
     space = attachment_of(model).head.label_space(names)

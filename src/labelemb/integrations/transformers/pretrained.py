@@ -1,4 +1,4 @@
-"""`attach_to_pretrained`: find a model's last layer, check that a head fits there, and put it beside the layer."""
+"""`attach_to_pretrained`: finds a model's last layer, checks that a head fits, and attaches it."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ def attach_to_pretrained(
     >>> model.train()  # `from_pretrained` gives models in eval mode
     >>> model(**inputs, labels=labels).loss.backward()
 
-    In training mode a call with `labels` gives the head's loss. Everything else (evaluation, `generate`, a call without
-    labels) is the plain model. `model.label_embedding.head` is the head, `model.label_embedding.terms` are the five
-    terms of the latest training call. Attach last: after resizing embeddings, before an optimiser is made.
+    In training mode a call with `labels` returns the head's loss. In all other calls (evaluation, `generate`, no
+    labels) the model works as before. `model.label_embedding.head` is the head, `model.label_embedding.terms` are the
+    five terms of the latest training call. Attach after resizing embeddings and before making an optimiser.
 
     Arguments:
-        model: a model with one linear layer behind its body, and `labels` among its arguments; or a `PeftModel` of one.
-        layer: the layer's name inside the model; by default it is found.
-        head: a head to use, whose predictor is replaced by the layer; by default `LabelEmbeddingHead.from_linear` of
-            the layer with `options` (rank=, objective=, ...).
-        shift: whether row t of a sequence predicts label t + 1; by default as in the model's own loss.
+        model: a model with a last linear layer after its body and `labels` among its arguments, or a `PeftModel` of
+            one.
+        layer: the layer's name inside the model. None: it is found.
+        head: a head to use; the layer becomes its predictor. None: a `LabelEmbeddingHead` with `options`.
+        shift: whether row t of a sequence predicts label t + 1. None: as in the model's own loss.
+        options: options of the default head (embedding=, rank=, objective=, ...).
     """
     base = base_of(model)
     if not isinstance(base, PreTrainedModel):
@@ -75,12 +76,17 @@ def attach_to_pretrained(
 def parameter_groups(
     model: nn.Module, lr: float, embedding_lr: float | None = DEFAULT.embedding_lr, weight_decay: float = 0.0
 ) -> list[dict[str, Any]]:
-    """Groups for an optimiser of an attached model: a learned embedding at its own rate, without decay.
+    """Parameter groups for an optimiser of an attached model: a learned embedding has its own learning rate.
 
     >>> optimizer = torch.optim.AdamW(parameter_groups(model, lr=5e-5, weight_decay=0.01))
     >>> Trainer(..., optimizers=(optimizer, None))
 
-    Vectors (biases, norms) of the model itself do not decay, as in the `Trainer`.
+    Arguments:
+        model: a model that `attach_to_pretrained` was called on.
+        lr: learning rate of all parameters but a learned embedding.
+        embedding_lr: learning rate of a learned embedding (0.05). None: `lr`.
+        weight_decay: weight decay of the head's layers and of the model's matrices. A learned embedding and the model's
+            vectors (biases, norms) have none.
     """
     attachment = attachment_of(model)
     inside = {id(parameter) for parameter in attachment.parameters()}

@@ -1,4 +1,4 @@
-"""Labels of a call as the head reads them: checked, moved to the rows that predict them, and counted."""
+"""Converts the `labels` of a call to targets for the head: checked, shifted to the predicting rows, and counted."""
 
 from __future__ import annotations
 

@@ -53,7 +53,10 @@ def _save_pretrained(
 
 
 def save_training_parts(model: nn.Module, folder: str | os.PathLike[str]) -> None:
-    """Write an attached model's training parts into a folder."""
+    """Write the training parts (observer, embedding, counts) of an attached model into a folder.
+
+    The file is `label_embedding.safetensors`; a plain checkpoint in the same folder does not need it.
+    """
     attachment = attachment_of(model)
     attachment.follow_layer()
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in attachment.head.state_dict().items()}
@@ -63,13 +66,16 @@ def save_training_parts(model: nn.Module, folder: str | os.PathLike[str]) -> Non
 
 
 def load_training_parts(model: nn.Module, folder: str | os.PathLike[str], *, same_weights: bool = False) -> None:
-    """Continue where another training ended: read the training parts that were saved beside a checkpoint.
+    """Load the training parts that were saved beside a checkpoint, to continue its training.
 
     >>> model = BertForSequenceClassification.from_pretrained("out")
     >>> model = attach_to_pretrained(model, embedding="compressed", rank=8)  # as before
     >>> load_training_parts(model, "out")
 
-    `same_weights` refuses parts that were saved with other weights of the layer.
+    Arguments:
+        model: a model attached with the options of the earlier training.
+        folder: the folder with `label_embedding.safetensors`.
+        same_weights: raise a ValueError if the parts were saved with other weights of the last layer.
     """
     attachment, path = attachment_of(model), Path(folder) / FILE_NAME
     attachment.follow_layer()

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0, trained on ImageNet, from two Python packages: one has the network, one its weights."""
+"""EfficientNet-Lite0, trained on ImageNet; network and weights come from two Python packages."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""A light text classifier's body: the mean of the word n-grams' vectors, then fully connected layers."""
+"""`EmbeddingBag`: the mean of word n-gram vectors, then fully connected layers: a fast body for short texts."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""`FeatureBody`: a body whose first part was trained before and can be frozen."""
+"""`FeatureBody`: a pretrained encoder that can be frozen, then new layers."""
 
 from collections.abc import Sequence
 from typing import Self

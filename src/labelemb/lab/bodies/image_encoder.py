@@ -1,4 +1,4 @@
-"""`ImageEncoder`: images of the data as a pretrained network was trained to see them, then that network."""
+"""`ImageEncoder`: resizes and normalises images as a pretrained network expects, then applies the network."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Bodies from their settings: the network, its initial weights, and weights taken over from a finished run."""
+"""Makes bodies from their settings: the network, its initial weights, or weights from a finished run."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Bodies that were trained before, from their settings: with their weights, or built again for those of a run."""
+"""Makes pretrained bodies from their settings, with their weights, or without them for the model of a run."""
 
 import msgspec
 import torch

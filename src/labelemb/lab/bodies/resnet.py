@@ -1,4 +1,4 @@
-"""ResNet-8 and ResNet-18 as the paper's CIFAR experiments have them: twice the usual width.
+"""ResNet-8 and ResNet-18 as in the paper's CIFAR experiments: twice the usual width.
 
 | | first convolution | stages | blocks in a stage | features of a 32 x 32 image |
 | --- | --- | --- | --- | --- |

@@ -1,4 +1,4 @@
-"""LSTM encoder and decoder with attention: from a source text and the target so far to h at every target position.
+"""LSTM encoder and decoder with attention: from source text and target prefix to h at every target position.
 
 There is no input feeding: the attention reads the decoder's states and nothing flows back from it, so that in training
 encoder, decoder and attention each run over whole sequences at once.

@@ -1,4 +1,4 @@
-"""Token vectors as an encoder: a text is the mean of its tokens' vectors."""
+"""`TokenVectors`: encodes a text as the mean of the vectors of its tokens."""
 
 from pathlib import Path
 

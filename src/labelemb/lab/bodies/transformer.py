@@ -1,4 +1,4 @@
-"""Networks of Transformers as encoders of texts and images, with their weights or built again without them.
+"""Networks of Transformers as encoders of texts and images, loaded with weights or built without them.
 
 Nothing here executes code of a checkpoint: weights are safetensors, or read by torch as tensors only, and code beside
 the weights is refused.

@@ -1,4 +1,4 @@
-"""The verb card: writes the model card of a run."""
+"""The subcommand card: writes the model card of a run."""
 
 import argparse
 
@@ -12,9 +12,11 @@ EXAMPLES = """\
 
 
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
-    card = add_verb(verbs, "card", "write what a model is, in the Markdown form that model hubs expect", EXAMPLES)
+    card = add_verb(verbs, "card", "write a model card, in the Markdown format of model hubs", EXAMPLES)
     card.add_argument("run_folder", type=existing("run folder"), metavar="RUN", help="folder of a finished run")
-    card.add_argument("-o", "--out", type=a_path, metavar="FILE", help="file to write (README.md in the run's folder)")
+    card.add_argument(
+        "-o", "--out", type=a_path, metavar="FILE", help="file to write (default: README.md in the run's folder)"
+    )
     card.set_defaults(run=_card)
 
 

@@ -1,4 +1,4 @@
-"""Verbs about learned labels: nearest, heatmap, map."""
+"""The subcommands about learned labels: nearest, heatmap, map."""
 
 import argparse
 import csv
@@ -45,7 +45,7 @@ MAP_EXAMPLES = """\
 
 
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
-    nearest = add_verb(verbs, "nearest", "show the labels that resemble a label most", NEAREST_EXAMPLES)
+    nearest = add_verb(verbs, "nearest", "print the labels that are most similar to a label", NEAREST_EXAMPLES)
     nearest.add_argument(
         "space",
         type=existing("run folder or file"),
@@ -53,16 +53,16 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         help="folder of a run, or a label space file",
     )
     nearest.add_argument("labels", nargs="*", metavar="LABEL", help="names of labels")
-    nearest.add_argument("--list", type=a_path, metavar="FILE", help="also the labels in a file, one a line")
+    nearest.add_argument("--list", type=a_path, metavar="FILE", help="also the labels in a file, one per line")
     nearest.add_argument(
-        "--frequent", type=positive, metavar="N", help="also the N labels that are most frequent in training"
+        "--frequent", type=positive, metavar="N", help="also the N most frequent labels of the training data"
     )
-    nearest.add_argument("-k", type=positive, default=5, metavar="K", help="how many (5)")
-    nearest.add_argument("--symmetric", action="store_true", help="resemblance both ways, averaged")
+    nearest.add_argument("-k", type=positive, default=5, metavar="K", help="neighbours per label (default: 5)")
+    nearest.add_argument("--symmetric", action="store_true", help="average the similarity in both directions")
     add_json(nearest)
     nearest.set_defaults(run=_nearest)
 
-    heatmap = add_verb(verbs, "heatmap", "draw how the labels resemble each other", HEATMAP_EXAMPLES)
+    heatmap = add_verb(verbs, "heatmap", "draw the similarities of labels as a heatmap", HEATMAP_EXAMPLES)
     heatmap.add_argument(
         "space",
         type=existing("run folder or file"),
@@ -76,9 +76,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     add_json(heatmap)
     heatmap.set_defaults(run=_heatmap)
 
-    label_map = add_verb(
-        verbs, "map", "draw all labels in the plane, those that are alike close together", MAP_EXAMPLES
-    )
+    label_map = add_verb(verbs, "map", "draw all labels in two dimensions, similar ones close together", MAP_EXAMPLES)
     label_map.add_argument(
         "space",
         type=existing("run folder or file"),
@@ -91,7 +89,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
 
 
 def _add_picture(parser: argparse.ArgumentParser, usual: str) -> None:
-    text = f"picture to write, .png, .svg or .pdf ({usual} beside the labels; with --json none)"
+    text = f"picture to write, .png, .svg or .pdf (default: {usual} next to the labels; with --json none)"
     parser.add_argument("-o", "--out", type=a_path, metavar="FILE", help=text)
 
 
@@ -162,7 +160,7 @@ def _frequent(path: Path, space: "LabelSpace", count: int) -> list[str]:
     if counts is None and space.counts is not None:
         counts = space.counts.tolist()
     if counts is None:
-        raise UserError(f"{path} does not say how often a label occurs: name labels in place of --frequent")
+        raise UserError(f"{path} does not say how often a label occurs: name labels instead of --frequent")
     order = sorted(range(len(counts)), key=[-times for times in counts].__getitem__)
     names = [space.names[number] for number in order if space.names[number] not in space.specials]
     return names[:count]
@@ -213,7 +211,7 @@ def _map(options: argparse.Namespace) -> int:
     with _picture_errors():
         plot_map(layout, space.names, out)
     if not options.json:
-        print(f"wrote {out} (two dimensions hold {100 * layout.share:.0f} % of the differences)")
+        print(f"wrote {out} (two dimensions keep {100 * layout.share:.0f} % of the differences)")
     return 0
 
 
@@ -221,7 +219,7 @@ def _check_picture(options: argparse.Namespace) -> None:
     """Refuse, before anything slow is imported, a folder without labels and a file that is no picture."""
     require_labels(options.space)
     if options.out is not None and options.out.suffix.lower() not in PICTURES:
-        raise UserError(f"{options.out} is no picture: name a .png, .svg or .pdf file after -o")
+        raise UserError(f"{options.out} is not a picture file: name a .png, .svg or .pdf file after -o")
 
 
 def _picture(options: argparse.Namespace, usual: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""The verb report: writes the HTML page of a run or a comparison."""
+"""The subcommand report: writes the HTML page of a run or a comparison."""
 
 import argparse
 import webbrowser
@@ -15,8 +15,10 @@ EXAMPLES = """\
 def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     report = add_verb(verbs, "report", "write a page with curves, calibration, confusions and labels", EXAMPLES)
     report.add_argument("folder", type=existing("folder"), metavar="FOLDER", help="folder of a comparison or of a run")
-    report.add_argument("-o", "--out", type=a_path, metavar="FILE", help="page to write (report.html in the folder)")
-    report.add_argument("--open", action="store_true", help="show it in the browser")
+    report.add_argument(
+        "-o", "--out", type=a_path, metavar="FILE", help="page to write (default: report.html in the folder)"
+    )
+    report.add_argument("--open", action="store_true", help="open it in the browser")
     report.set_defaults(run=_report)
 
 

@@ -1,4 +1,4 @@
-"""Verbs that train: compare, train."""
+"""The subcommands that train: compare, train."""
 
 import argparse
 import json
@@ -36,7 +36,7 @@ COMPARE_EXAMPLES = """\
   labelemb compare mnist-cnn --data DIR --seeds 20 --ray auto --threads 4 --out /shared/mnist-cnn
   labelemb compare digits --methods plain,label-embedding,reused-labels
   labelemb compare mnist-cnn --data DIR --methods plain,reused-labels --labels runs/mnist-mlp/label-embedding/seed-0
-Run again after an interruption: finished runs are kept, the others go on. More seeds or methods extend the same folder.
+Run it again to resume: finished runs are kept, the others continue. More seeds or methods extend the same folder.
 """
 TRAIN_EXAMPLES = """\
   labelemb train digits --method label-embedding --seed 1
@@ -53,32 +53,36 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     compare.add_argument(
         "--methods",
         metavar="M,M,...",
-        help="methods, with options as label-embedding@tau=1 (those of the recipe); others: label-smoothing, "
-        "online-smoothing, confidence-penalty, teacher-free, and reused-labels: seed s trains with the labels of "
-        "label-embedding's seed s, or of --labels",
+        help="methods, with options as in label-embedding@tau=1 (default: those of the recipe); others: "
+        "label-smoothing, online-smoothing, confidence-penalty, teacher-free, and reused-labels, which trains seed s "
+        "with the labels learned by label-embedding with seed s, or with those of --labels",
     )
     compare.add_argument(
         "--seeds",
         type=seed_list,
         default=5,
         metavar="N|A-B|A,B",
-        help="seeds of each method: 0 to N-1 (5), a range as 100-102, or a list as 3,7",
+        help="seeds of each method: a number N for 0 to N-1 (default: 5), a range as 100-102, or a list as 3,7",
     )
-    compare.add_argument("--jobs", type=job_count, metavar="J", help="runs at once (one per core; with --ray, all)")
-    compare.add_argument("--out", type=a_path, metavar="DIR", help="folder of the runs (runs/RECIPE)")
+    compare.add_argument(
+        "--jobs", type=job_count, metavar="J", help="runs in parallel (default: one per core; with --ray, all)"
+    )
+    compare.add_argument("--out", type=a_path, metavar="DIR", help="folder of the runs (default: runs/RECIPE)")
     add_labels(compare)
     add_running(compare, threads=1)
     add_cluster(compare)
     add_json(compare)
     compare.set_defaults(run=_compare)
 
-    train = add_verb(verbs, "train", "train one method with one seed, or go on with it", TRAIN_EXAMPLES)
+    train = add_verb(verbs, "train", "train one method with one seed, or resume it", TRAIN_EXAMPLES)
     add_recipe(train)
     train.add_argument(
-        "--method", metavar="M", help="the method (label-embedding; with --labels and only then reused-labels)"
+        "--method", metavar="M", help="the method (default: label-embedding; with --labels: reused-labels)"
     )
-    train.add_argument("--seed", type=seed_number, default=0, metavar="S", help="the seed (0)")
-    train.add_argument("--out", type=a_path, metavar="DIR", help="folder of the run (runs/RECIPE/METHOD/seed-S)")
+    train.add_argument("--seed", type=seed_number, default=0, metavar="S", help="the seed (default: 0)")
+    train.add_argument(
+        "--out", type=a_path, metavar="DIR", help="folder of the run (default: runs/RECIPE/METHOD/seed-S)"
+    )
     add_labels(train)
     add_running(train, threads=0)
     add_json(train)
@@ -114,7 +118,7 @@ def _compare(options: argparse.Namespace) -> int:
         print(json.dumps(outcome.summary and outcome.summary.to_json()))
     elif outcome.summary is not None:
         print(show(outcome.summary))
-        print(f"\nopen {out / 'report.html'} to look at it; summary.json, table.md and pictures are beside it")
+        print(f"\nopen {out / 'report.html'} for the report; summary.json, table.md and plots are in the same folder")
     if not outcome.failures:
         return 0
     return 2 if all(failure.user_error for failure in outcome.failures) else 1

@@ -1,4 +1,4 @@
-"""The verb translate: generates text from lines of text."""
+"""The subcommand translate: generates text from lines of text."""
 
 import argparse
 import io
@@ -30,30 +30,45 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
     translate.add_argument(
         "run_folder", type=existing("run folder"), metavar="RUN", help="folder of a finished translation run"
     )
-    translate.add_argument("--beam", type=positive, metavar="N", help="hypotheses kept; 1 is greedy (the recipe's)")
     translate.add_argument(
-        "--length-penalty", type=_penalty, metavar="A", help="divides log-probabilities by ((5 + length) / 6)^A (0)"
+        "--beam", type=positive, metavar="N", help="beam size; 1 is greedy search (default: the recipe's)"
+    )
+    translate.add_argument(
+        "--length-penalty",
+        type=_penalty,
+        metavar="A",
+        help="divide log-probabilities by ((5 + length) / 6)^A (default: 0)",
     )
     translate.add_argument(
         "--temperature",
         type=_above_zero,
         metavar="T",
-        help="divides logits (the one fitted at the end of the training; 1 for none)",
+        help="divide the logits by T (default: the one fitted after training; 1 for none)",
     )
-    translate.add_argument("--n-best", type=positive, metavar="N", help="hypotheses printed for a line, numbered (1)")
-    translate.add_argument("--scores", action="store_true", help="print the score of a hypothesis after a tab")
+    translate.add_argument("--n-best", type=positive, metavar="N", help="hypotheses per line, numbered (default: 1)")
+    translate.add_argument("--scores", action="store_true", help="print a tab and the score after each hypothesis")
     translate.add_argument(
-        "--alignments", action="store_true", help="print source-target pairs of the attention, from 0, after a tab"
+        "--alignments",
+        action="store_true",
+        help="print a tab and the attention as source-target pairs of positions, from 0",
     )
     translate.add_argument(
         "--replace-unknown",
         action=argparse.BooleanOptionalAction,
-        help="the most attended source word in place of an unknown one (the recipe's)",
+        help="replace unknown words by the source word with most attention (default: the recipe's)",
     )
-    translate.add_argument("--min-length", type=not_negative, metavar="N", help="fewest words of an output (0)")
-    translate.add_argument("--max-length", type=positive, metavar="N", help="most words of an output (the recipe's)")
-    translate.add_argument("--no-repeat-ngram", type=not_negative, metavar="N", help="no run of N words twice (off)")
-    translate.add_argument("--batch-size", type=positive, metavar="N", help="lines searched at once (by the beam)")
+    translate.add_argument(
+        "--min-length", type=not_negative, metavar="N", help="fewest words of an output (default: 0)"
+    )
+    translate.add_argument(
+        "--max-length", type=positive, metavar="N", help="most words of an output (default: the recipe's)"
+    )
+    translate.add_argument(
+        "--no-repeat-ngram", type=not_negative, metavar="N", help="never repeat N words in a row (default: off)"
+    )
+    translate.add_argument(
+        "--batch-size", type=positive, metavar="N", help="lines searched at once (default: depends on the beam)"
+    )
     translate.set_defaults(run=_translate)
 
 

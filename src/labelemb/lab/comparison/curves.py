@@ -1,4 +1,4 @@
-"""Pictures in files: test scores over the epochs, and how labels resemble each other."""
+"""Plots in files: test scores over the epochs, heatmaps and maps of labels."""
 
 import io
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Where runs are trained: `make_pool` gives worker processes of this machine, or the machines of a Ray cluster."""
+"""`make_pool` makes the pool that trains runs: processes of this machine, or a Ray cluster."""
 
 import os
 

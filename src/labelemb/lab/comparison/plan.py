@@ -1,4 +1,4 @@
-"""The runs of a comparison: which of them are missing, and whose labels a run reuses."""
+"""`Comparison`: the runs of a comparison, which are missing, and whose labels a run reuses."""
 
 import math
 from collections.abc import Sequence

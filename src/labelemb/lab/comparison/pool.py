@@ -1,4 +1,4 @@
-"""Pools that train runs side by side, with one stream of events; `WorkerPool` has processes of this machine."""
+"""Pools that train runs in parallel and yield their events; `WorkerPool` uses processes of this machine."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The runs of a comparison: what a pool is asked to train, in which order, and the events that it sends back."""
+"""`RunOrder`: the runs that a pool trains, in their order, and the events that it sends back."""
 
 import threading
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The seeds of a comparison: a number of them, or which ones."""
+"""Parses and checks the seeds of a comparison: a number, a range or a list."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The results of a folder, read once, and their summary: mean and spread over seeds, each method against plain."""
+"""Reads the results of a folder, and summarises them: mean and spread over seeds, paired tests against plain."""
 
 import math
 import statistics

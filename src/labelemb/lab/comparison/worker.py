@@ -1,4 +1,4 @@
-"""A worker process of a comparison: trains the runs that it is sent, and sends their events back.
+"""A worker process of a comparison: trains the runs that it receives, and sends their events back.
 
 It reads from standard input and writes to standard output; `protocol.py` has the messages.
 """

@@ -1,4 +1,4 @@
-"""Data: from files to tensors in memory, checked on the way."""
+"""Data: reads files to tensors in memory, with checks."""
 
 from labelemb.lab.data.audited import AuditedData, read_audited
 from labelemb.lab.data.dataset import Dataset, Examples, InputForm, InputPlace

@@ -1,4 +1,4 @@
-"""The examples of an audit as people look at them: texts, pixels and files, with labels and parts."""
+"""The examples of an audit in readable form: texts, pixels and files, with labels and parts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

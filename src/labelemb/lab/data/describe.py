@@ -1,4 +1,4 @@
-"""What data there is, for `labelemb data`."""
+"""Lists the available data sets, for `labelemb data`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Downloading published data sets, with known checksums and partial downloads resumed.
+"""Downloads published data sets, checks their checksums, and resumes partial downloads.
 
 The checksums are MD5 because that is what the publishers state: Fashion-MNIST's in the table of its README, CIFAR's on
 its home page beside the archives, MNIST's as its mirrors list them (and as the files from its home page have them).

@@ -1,4 +1,4 @@
-"""Folds: which examples a run of an audit holds out, so that a model that never saw them predicts them."""
+"""Cross-validation folds of an audit: which examples each run holds out and predicts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

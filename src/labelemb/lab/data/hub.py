@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face library `datasets`: `--data hf:NAME` for one of the hub, `hf:FOLDER` for a local one.
+"""Data sets of the Hugging Face library `datasets`: `--data hf:NAME` from the hub, `hf:FOLDER` from a folder.
 
 Nothing of a data set is executed: the library reads Arrow, Parquet, CSV and JSON files, and since version 4 no scripts.
 """

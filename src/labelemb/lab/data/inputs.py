@@ -1,4 +1,4 @@
-"""New inputs for a trained network: read from files in the form that its data had."""
+"""Reads new inputs for a trained model from files, in the form of its training data."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ def input_form(preprocessing: Mapping[str, Any]) -> InputForm:
     try:
         return msgspec.convert(preprocessing, ImageInputs | TextInputs | TokenInputs | PairInputs)
     except msgspec.ValidationError as error:
-        raise UserError(f"the kept form of the inputs cannot be read: {error}") from error
+        raise UserError(f"the saved form of the inputs cannot be read: {error}") from error
 
 
 def read_inputs(form: InputForm, settings: DataSettings, files: Sequence[Path]) -> tuple[list[InputPlace], Examples]:

@@ -1,4 +1,4 @@
-"""Reading the data of a recipe: the reader of each kind, and what a run takes from it."""
+"""Reads the data of a recipe with the reader of its kind."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -90,7 +90,7 @@ def read_images(
 
 def refuse_pairs() -> NoReturn:
     """The error for data that cannot be audited."""
-    raise UserError("an audit is about examples with one label each, which pairs of texts do not have")
+    raise UserError("pairs of texts cannot be audited: an audit needs examples with one label each")
 
 
 def _load_images(

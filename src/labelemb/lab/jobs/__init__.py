@@ -1,1 +1,1 @@
-"""The main verbs as functions."""
+"""The main subcommands as functions."""

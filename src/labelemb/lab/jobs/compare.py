@@ -1,4 +1,4 @@
-"""The main job: methods x seeds in parallel processes, resumable, then the summary of all finished runs."""
+"""`compare`: trains methods x seeds in parallel processes, resumable, then summarises all finished runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Progress on standard error: bars in a terminal, elsewhere a line for each finished run."""
+"""Progress on standard error: bars in a terminal, otherwise one line for each finished run."""
 
 import os
 import sys
@@ -105,7 +105,7 @@ class ComparisonProgress:
         self._line(slot, f"{run.title}: another process is training it")
         if run not in self.waiting:
             self.waiting.add(run)
-            print_line(f"labelemb: {run.title}: another process is training it; its result is waited for")
+            print_line(f"labelemb: {run.title}: another process is training it; waiting for its result")
 
     def _warn(self, title: str, message: str) -> None:
         """Print a warning; what holds for all runs is printed once, with the first of them."""

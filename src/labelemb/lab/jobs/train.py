@@ -1,4 +1,4 @@
-"""The job that trains one method with one seed, with a progress bar."""
+"""`train`: trains one method with one seed, with a progress bar."""
 
 from pathlib import Path
 

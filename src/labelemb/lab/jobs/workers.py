@@ -1,4 +1,4 @@
-"""Watching the workers of a job: their events, a stop by Ctrl-C or termination that loses nothing, and a time limit."""
+"""Watches the workers of a job: their events, Ctrl-C or termination without loss, and a time limit."""
 
 import math
 import signal

@@ -1,4 +1,4 @@
-"""Two controls that show what the parts of the method give. They use the autograd implementation."""
+"""Two ablations of label embedding, which use the autograd implementation."""
 
 from __future__ import annotations
 

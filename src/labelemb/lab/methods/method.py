@@ -162,8 +162,8 @@ class Method:
         if not chosen:
             return ""
         return (
-            f"batches are split ({', '.join(parts)}), and {' and '.join(chosen)} look at one part at a time: the "
-            "result is not that of whole batches; label-embedding without options does not depend on it"
+            f"batches are split ({', '.join(parts)}), and {' and '.join(chosen)} are computed for each part: the "
+            "result differs from that of whole batches; label-embedding without options does not depend on the split"
         )
 
     def embedding_lr(self, recipe: Recipe) -> float | None:

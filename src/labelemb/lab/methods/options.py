@@ -1,4 +1,4 @@
-"""Options after a method's @: which there are, how they are read, and the one way they are written."""
+"""Options after a method's @: the known ones, parsing, and the canonical spelling."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""A method as lines of Python: what to write in a training loop of one's own to train with it."""
+"""A method as Python code for a training loop of your own."""
 
 from labelemb.embeddings.base import LabelEmbedding
 from labelemb.embeddings.compressed import CompressedEmbedding
@@ -65,7 +65,7 @@ def _options(method: Method, head: Head) -> list[str]:
         if head.objective != DEFAULT.objective:
             options.append(f"objective={head.objective!r}")
         return options + ([CLOCK] if head.total_steps is not None else [])
-    raise UserError(f"{method.name} is a control of experiments, which has no line of Python")
+    raise UserError(f"{method.name} is a control for experiments and has no Python code")
 
 
 def _embedding(embedding: LabelEmbedding) -> list[str]:

@@ -1,1 +1,1 @@
-"""Where pretrained networks, vectors and tokenizers are, and their files read without executing code."""
+"""Finds pretrained networks, vectors and tokenizers, and reads their files without executing code."""

@@ -1,4 +1,4 @@
-"""`Architecture`: what is needed to build a pretrained network again without its weights. Kept with a run as JSON."""
+"""`Architecture`: what is needed to build a pretrained network again without its weights. Saved with a run as JSON."""
 
 from typing import Any, Literal
 

@@ -1,4 +1,4 @@
-"""Where pretrained weights are: in an installed package, in a folder, or on the Hugging Face hub.
+"""Finds pretrained weights in an installed package, in a folder, or on the Hugging Face hub.
 
 A package is found and never imported: only its files are read.
 """

@@ -1,4 +1,4 @@
-"""Tokenizers as the JSON text of the library `tokenizers`: read from files and Transformers, and used without them."""
+"""Reads tokenizers of the library `tokenizers` from files and from Transformers, as JSON text."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Checks TOML tables of settings, and explains a mistake in one line.
+"""Checks TOML tables of settings, and explains errors in one line.
 
 msgspec checks types, limits, kinds and unknown keys. Its message has the place of the first mistake; the line for the
 user is made from the value at that place and the annotation of the setting.

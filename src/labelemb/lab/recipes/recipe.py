@@ -1,4 +1,4 @@
-"""Recipes: reading, checking and writing them.
+"""`Recipe`: reads, checks and writes recipes.
 
 A recipe is a TOML file with the tables `data`, `body`, `head`, `train` and `decode` (`settings.py` has the keys). A key
 that does not exist, a value of the wrong type and one outside its limits are one-line errors with the file and what is
@@ -68,9 +68,9 @@ class Recipe(Table, frozen=True):
     """One experiment: data, body, head, training and, for text, decoding. Made by `load_recipe`."""
 
     name: Annotated[str, doc("the recipe's name", changes_result=False)] = ""
-    task: Annotated[Literal["classification", "translation"], doc("what is learned")] = "classification"
+    task: Annotated[Literal["classification", "translation"], doc("the task of the model")] = "classification"
     methods: Annotated[
-        Names, doc("methods that are compared where none are named, with their options", changes_result=False)
+        Names, doc("methods to compare unless others are given, with their options", changes_result=False)
     ] = ("plain", "label-embedding")
     data: AnyData = DigitsData()
     body: AnyBody = MlpBody()
@@ -103,7 +103,7 @@ def recipe_names() -> list[str]:
 def recipe_text(name: str) -> str:
     """The TOML text of a shipped recipe, comments included: what to copy and edit."""
     if name not in recipe_names():
-        raise UserError(f"unknown recipe {name!r}{did_you_mean(name, recipe_names())}: see `labelemb recipes`")
+        raise UserError(f"unknown recipe {name!r}{did_you_mean(name, recipe_names())} (see `labelemb recipes`)")
     return resources.files("labelemb.lab.recipes").joinpath("shipped", f"{name}.toml").read_text(encoding="utf-8")
 
 
@@ -136,8 +136,8 @@ def _find(name_or_path: str) -> tuple[str, str, str]:
     path = Path(name_or_path)
     if path.suffix != ".toml" and not _is_file(path):
         raise UserError(
-            f"unknown recipe {quote_few([name_or_path])}{did_you_mean(name_or_path, recipe_names())}: "
-            "see `labelemb recipes`, or give a .toml file"
+            f"unknown recipe {quote_few([name_or_path])}{did_you_mean(name_or_path, recipe_names())} "
+            "(see `labelemb recipes`, or give a .toml file)"
         )
     try:
         return read_whole(path, LARGEST_RECIPE).decode("utf-8-sig"), str(path), path.stem

@@ -1,4 +1,4 @@
-"""Tables of settings: documented fields with limits, from which errors and written recipes are made."""
+"""Base classes for tables of settings: documented fields with limits, for checks, error messages and recipe files."""
 
 import sys
 from typing import Annotated, Any, Literal, get_args, get_origin

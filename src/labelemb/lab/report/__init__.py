@@ -1,4 +1,4 @@
-"""The report: one HTML file to look at a run or a comparison, and at what was learned about its labels."""
+"""The report: one HTML file about a run or a comparison and its learned labels."""
 
 from labelemb.lab.report.write import write_page, write_report
 

@@ -1,4 +1,4 @@
-"""What the page of an audit shows, as plain data: suspicious examples, overlapping labels and duplicates."""
+"""The data of the audit page: suspicious examples, overlapping labels and duplicates."""
 
 import base64
 import io

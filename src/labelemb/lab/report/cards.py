@@ -1,4 +1,4 @@
-"""The cards at the top of the page: the baseline's score, and those of the best other methods."""
+"""The cards at the top of the page: the score of the baseline and of the best other methods."""
 
 from labelemb.lab.comparison.summary import BASELINE, FEWEST_SEEDS, MethodSummary, Summary
 from labelemb.lab.tasks.task import MainScore

@@ -1,4 +1,4 @@
-"""What the page shows of the examples with the most confident errors."""
+"""The data of the page about the examples with the most confident errors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the page shows about the runs of a folder, as plain data."""
+"""The data of the page about the runs of a folder."""
 
 import base64
 import re

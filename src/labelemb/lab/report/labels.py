@@ -1,4 +1,4 @@
-"""What the page shows about labels: neighbours, map, clustered order and pairs that are nearly the same."""
+"""The data of the page about labels: neighbours, map, clustered order and similar pairs."""
 
 import base64
 from collections.abc import Mapping, Sequence

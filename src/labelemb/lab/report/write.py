@@ -1,4 +1,4 @@
-"""`write_report`: template, style, scripts and data of a folder as one HTML file that needs nothing else."""
+"""`write_report`: writes a self-contained HTML page from template, style, scripts and data."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Lightning Fabric: device, precision and processes, how a batch is shared out, and predictions of all processes."""
+"""Lightning Fabric: device, precision and processes, the split of a batch, and predictions of all processes."""
 
 import logging
 import os

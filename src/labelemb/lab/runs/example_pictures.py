@@ -1,4 +1,4 @@
-"""A few small test images of every label on one sheet, so that a report can show what its labels look like."""
+"""A sheet with a few small test images of every label, for the report page."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Lightning Fabric without torchmetrics, which it would import, slowly, only to compare a version."""
+"""Imports Lightning Fabric without torchmetrics, which is slow to import and only used to compare a version."""
 
 from labelemb.support.optional import version_only
 

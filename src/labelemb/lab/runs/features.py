@@ -1,4 +1,4 @@
-"""Features of a body that stays frozen: computed once and kept in the user's cache for every run that needs them.
+"""Features of a frozen body: computed once and kept in the user cache for all runs that need them.
 
 The name of a kept file is a checksum of all that its features depend on: the encoder with its weights, the examples,
 and how they are computed. A file that cannot be read is computed again.

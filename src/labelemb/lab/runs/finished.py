@@ -1,4 +1,4 @@
-"""Whether a path can be the folder of a finished run: looked up without reading it, so that it imports nothing slow."""
+"""Checks by file names whether a path is the folder of a finished run, without slow imports."""
 
 from pathlib import Path
 

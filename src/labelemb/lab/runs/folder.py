@@ -197,9 +197,7 @@ class RunFolder:
     def read_model(self) -> tuple[dict[str, Tensor], ModelRecord]:
         """The tensors of model.safetensors and the content of model.json, if both are as the run wrote them."""
         if not self.model_file.exists():
-            raise UserError(
-                f"{self.path} holds a result, but no model (no model.safetensors): train it again to have it"
-            )
+            raise UserError(f"{self.path} has a result, but no model.safetensors: train the run again")
         try:
             tensors = load(read_whole(self.model_file))
         except OSError as error:

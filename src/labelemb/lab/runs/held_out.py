@@ -1,4 +1,4 @@
-"""What a fold of an audit keeps: predictions of the examples that it held out, and losses of those it trained on."""
+"""What the run of a fold saves: predictions of its held-out examples, and losses of its training examples."""
 
 import math
 from collections.abc import Sequence

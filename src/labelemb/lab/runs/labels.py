@@ -1,4 +1,4 @@
-"""Label spaces in files, and labels learned before that a new training reuses, matched to its data by name.
+"""Label spaces in files, and learned labels that a new training reuses, matched to its data by name.
 
 A label space is in a run's folder, in a file that `LabelSpace.save` wrote, or in a table of similarities.
 """

@@ -1,4 +1,4 @@
-"""The one training loop: any recipe, any method, resumable at every update."""
+"""The training loop for every recipe and method; it can resume at any update."""
 
 import time
 from contextlib import nullcontext

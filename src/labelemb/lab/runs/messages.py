@@ -1,4 +1,4 @@
-"""The options that a run gets from its caller, and the messages that it sends back."""
+"""`RunOptions`: how to run; and the messages that a run sends to its caller."""
 
 from collections.abc import Callable
 

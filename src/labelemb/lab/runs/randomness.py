@@ -1,4 +1,4 @@
-"""Random numbers in separate streams, so that changing one part of a run leaves the others as they were.
+"""Separate random streams, so that a change of one part of a run does not affect the others.
 
 All methods of a seed start from the same body and see the same batches, whatever their heads draw.
 """

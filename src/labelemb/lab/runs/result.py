@@ -1,4 +1,4 @@
-"""The end of a run: the reported scores, and the files that are kept."""
+"""The end of a run: computes the reported scores and writes the result files."""
 
 import platform
 from importlib.metadata import version

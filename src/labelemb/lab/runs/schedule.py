@@ -1,4 +1,4 @@
-"""The learning rate over the course of a training, and when to evaluate."""
+"""Learning rate schedules, and when to evaluate."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Training that starts from the body of a finished run (`body.start`)."""
+"""Initialises the body from a finished run (`body.start`)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A run in memory: model, optimiser, random numbers and position, and how they go to a checkpoint and back."""
+"""The state of a run in memory: model, optimiser, random numbers and position, saved to and loaded from checkpoints."""
 
 import time
 from dataclasses import dataclass
@@ -236,7 +236,8 @@ class Run:
         processes, rank = self.fabric.world_size, self.fabric.global_rank
         if saved.processes != processes:
             raise UserError(
-                f"{self.folder.path} was begun with {saved.processes} processes: go on with as many, not {processes}"
+                f"{self.folder.path} was started with {saved.processes} processes: resume it with as many, not "
+                f"{processes}"
             )
         self._check_labels(saved)
         expected = self.model.state_dict()
@@ -311,4 +312,4 @@ def _threads_note(folder: RunFolder) -> str:
     threads, begun = torch.get_num_threads(), folder.threads_begun()
     if begun == threads:
         return ""
-    return f"begun with --threads {begun} and gone on with {threads}: sums were rounded in another order"
+    return f"started with --threads {begun} and resumed with {threads}, so the rounding of sums differs"

@@ -89,7 +89,7 @@ class Classification(Task):
     """Error, likelihood and calibration of the logits."""
 
     name = "classification"
-    limit = "Every input gets one of the {labels:,} labels, also one that belongs to none."
+    limit = "Every input gets one of the {labels:,} labels, even if none of them fits."
     evaluation_type = ClassificationEvaluation
     result_type = ClassificationResult
     main = MainScore("error", "error", "error", higher_is_better=False, unit=" %")
@@ -175,7 +175,7 @@ class Classification(Task):
 
     def _refuse(self, model: EvaluatedModel) -> NoReturn:
         raise UserError(
-            f"{model.origin} is a run of {model.recipe.name}, which learned {self.name} and not to generate text: use "
+            f"{model.origin} is a run of {model.recipe.name}, which learned {self.name} and cannot generate text: use "
             "`labelemb predict`"
         )
 

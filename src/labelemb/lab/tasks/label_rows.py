@@ -1,4 +1,4 @@
-"""A row for every label: how often it is right, what it is taken for, the nearest label, and whether it was learned."""
+"""One row per label: its error, its most frequent confusion, its nearest label, and whether it was learned."""
 
 from collections import defaultdict
 from typing import Any

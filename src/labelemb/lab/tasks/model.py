@@ -1,4 +1,4 @@
-"""`Classifier`: a body and a head as one module, which the loop trains and `predict` loads."""
+"""`Classifier`: a body and a head as one module."""
 
 from typing import Any, cast
 

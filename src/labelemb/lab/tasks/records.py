@@ -1,4 +1,4 @@
-"""The records that a run writes to JSON, with a type for every file; each task extends `Evaluation` and `RunResult`.
+"""Typed records of the JSON files of a run; each task extends `Evaluation` and `RunResult`.
 
 A field of a record is a key of its file. A file is checked once, when it is read: a missing key, a value of another
 type, or one that no run writes is a `UserError`. Keys that a record does not have are ignored.

@@ -1,4 +1,4 @@
-"""Tasks by name: of a recipe, of a result, and of the files that results are read from."""
+"""Tasks by name: for a recipe, a result, or files of results."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a task owns: its scores and records, the columns of its tables, its evaluations, and how its models answer.
+"""`Task`: the interface of a task: its scores and records, table columns, evaluation and predictions.
 
 Everything else in the lab asks the task and never which task it is.
 """
@@ -223,7 +223,7 @@ class Task(ABC):
 
     def errors(self, model: EvaluatedModel, count: int) -> tuple[list[WorstExample], Confusion]:
         """The most confident errors on the test set, and its confusions."""
-        raise UserError(f"{model.origin} learned {self.name}, which has no labels to confuse: leave out --worst")
+        raise UserError(f"{model.origin} learned {self.name}, which has no list of wrong labels: leave out --worst")
 
     def generator(self, model: EvaluatedModel) -> TextGenerator:
         """What generates texts with the model."""

@@ -1,4 +1,4 @@
-"""Pictures of a label space: a heatmap and a map drawn by matplotlib, and a small table of HTML for notebooks.
+"""Draws heatmaps and maps with matplotlib, and small HTML tables for notebooks.
 
 Drawing goes into axes, so that notebooks, files and loggers share it. pyplot is used only where a notebook asks for a
 picture of its own; figures for files and loggers leave its state alone.

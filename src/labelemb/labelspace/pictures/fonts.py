@@ -1,4 +1,4 @@
-"""Fonts of a picture that have the letters of its names, as far as they are installed."""
+"""Finds installed fonts that have the characters of the names in a picture."""
 
 from __future__ import annotations
 

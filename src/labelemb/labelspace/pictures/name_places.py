@@ -1,4 +1,4 @@
-"""Where the names of a map's points go: beside their points, inside the frame, and never on each other."""
+"""Places the names of the points of a map without overlaps."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The objective in chunks of rows: gradients are computed in the forward pass, in memory that does not grow with rows x
-labels.
+"""The objective in chunks of rows: gradients are computed in the forward pass, with logits of one chunk at a time.
 
 What makes one pass enough:
 

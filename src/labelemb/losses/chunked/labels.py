@@ -1,4 +1,4 @@
-"""What needs all labels of a row at once: softmax, the row's own label, sums over the labels.
+"""Computations over all labels of a row: softmax, the own label, sums over the labels.
 
 `heads/sharded` has the same for labels that are split over processes.
 """

@@ -1,4 +1,4 @@
-"""`LayerPass`: a linear layer whose gradients are added up chunk by chunk, and memory that chunks share."""
+"""`LayerPass`: a linear layer that sums its gradients chunk by chunk, and memory that chunks share."""
 
 from __future__ import annotations
 

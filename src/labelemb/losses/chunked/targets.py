@@ -1,4 +1,4 @@
-"""The soft targets of a chunk of rows, in the form that costs least."""
+"""The soft targets of a chunk of rows, in the cheapest form."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_a_label_with_too_few_images_for_a_split_is_named(tmp_path: Path) -> Non
     write_image_folder(tmp_path)
     write_image(tmp_path / "green" / "a.png", (0, 200, 0))
     with pytest.raises(
-        UserError, match="label 'green' has 1 examples, a split takes 1 for development and 1 for testing"
+        UserError, match="label 'green' has 1 example, a split takes 1 for development and 1 for testing"
     ):
         load(tmp_path)
 

@@ -98,5 +98,5 @@ def test_a_state_that_does_not_fit_gives_way_to_the_one_before(
 def test_bytes_that_no_program_wrote_are_one_line(stopped: Path, payload: bytes) -> None:
     for name in (CURRENT, PREVIOUS):
         (stopped / name).write_bytes(FORMAT + hashlib.sha256(payload).digest() + payload)
-    with pytest.raises(UserError, match=r"checkpoint is corrupted .* to begin the run again"):
+    with pytest.raises(UserError, match=r"checkpoint is corrupted .* to start the run again"):
         quick_run(stopped)

@@ -85,7 +85,7 @@ def test_two_damaged_checkpoints_are_an_error_that_says_what_to_do(tmp_path: Pat
     save_twice(tmp_path)
     for name in (CURRENT, PREVIOUS):
         (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(UserError, match=r"delete .* to begin the run again"):
+    with pytest.raises(UserError, match=r"delete .* to start the run again"):
         load(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Random crops and mirror images, for a whole batch at once."""
+"""Random crops and mirrored images, for a whole batch at once."""
 
 import torch
 from torch import Tensor

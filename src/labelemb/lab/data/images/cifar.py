@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 in their binary version, as a folder or as the tar.gz that the publisher offers.
+"""CIFAR-10 and CIFAR-100 in the binary version, from a folder or from the published tar.gz.
 
 A record is one label byte (CIFAR-100: the coarse label, then the fine label) and 3,072 bytes of a 3 x 32 x 32 image.
 The publisher's other version is made of pickles, which can execute code: it is not read.

@@ -1,4 +1,4 @@
-"""The 1,797 handwritten digits of 8 x 8 pixels that scikit-learn ships."""
+"""The 1,797 handwritten digits of 8 x 8 pixels that are part of scikit-learn."""
 
 from pathlib import Path
 

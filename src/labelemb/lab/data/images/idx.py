@@ -1,4 +1,4 @@
-"""Idx files of MNIST and of sets in the same format (Fashion-MNIST, ...), packed with gzip or not.
+"""Idx files of MNIST and similar data sets (Fashion-MNIST, ...), with or without gzip.
 
 An idx file is a magic number (two zero bytes, 8 for bytes, the number of dimensions), the sizes as big-endian 32-bit
 numbers, and the bytes.

@@ -1,4 +1,4 @@
-"""Small pictures of images in memory."""
+"""Thumbnails of images in memory."""
 
 from PIL import Image
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Pairs of texts as numbers, and batches of pairs of like length."""
+"""Text pairs as numbers, and batches of pairs of similar length."""
 
 from array import array
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""From a line of text to the units that a model reads and writes, and back."""
+"""Splits a line of text into the units of a model (words, characters or word pieces), and joins them again."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""The labels of a text: which words there are, their numbers, and the special symbols among them."""
+"""The vocabulary of one side of text pairs: its words, their numbers, and the special symbols."""
 
 from array import array
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Texts as tokens of a tokenizer that was made before, for bodies that were trained with it."""
+"""Texts as token ids of an existing tokenizer, for pretrained bodies."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Word n-grams as features: which there are, and the numbers of those in a text."""
+"""`Vocabulary`: word n-grams as features, and their numbers in a text."""
 
 import re
 from collections import Counter

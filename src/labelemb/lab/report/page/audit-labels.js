@@ -18,16 +18,16 @@ function growing(box, more, items, make, atFirst = 10) {
 }
 
 function direction(from, to, count, rows) {
-  return el("div", {}, el("b", {}, `${plural(count, "example")} of ${from} taken for ${to}`), el("ul", {}, ...rows.map(exampleLine)));
+  return el("div", {}, el("b", {}, `${plural(count, "example")} of ${from} predicted as ${to}`), el("ul", {}, ...rows.map(exampleLine)));
 }
 
 function pairCard(pair) {
-  const likeness = pair.likeness === null ? "" : ` In the label space they are alike by ${short(pair.likeness)} and ${short(pair.other_likeness)}.`;
+  const likeness = pair.likeness === null ? "" : ` Their similarity in the label space is ${short(pair.likeness)} and, in the other direction, ${short(pair.other_likeness)}.`;
   return el(
     "div",
     { class: "pair" },
     el("h3", {}, el("span", { class: `badge ${pair.suggestion}` }, pair.suggestion), `${pair.label} · ${pair.other}`),
-    el("p", { class: "quiet" }, `${capital(pair.reason)}.${likeness} As one label the error of all predictions would be ${percent(pair.error_merged, 2)} instead of ${percent(pair.error_before, 2)}.`),
+    el("p", { class: "quiet" }, `${capital(pair.reason)}.${likeness} With both labels merged, the error of all predictions would be ${percent(pair.error_merged, 2)} instead of ${percent(pair.error_before, 2)}.`),
     el("div", { class: "columns" }, direction(pair.label, pair.other, pair.label_as_other, pair.label_examples), direction(pair.other, pair.label, pair.other_as_label, pair.other_examples)),
   );
 }
@@ -35,7 +35,7 @@ function pairCard(pair) {
 function startPairs() {
   if (!data.pairs.length) return;
   byId("pairs").hidden = false;
-  byId("pairs-about").textContent = "Counts are predictions by models that never saw the example. The error always falls when labels are merged: the task becomes easier, which does not make it right.";
+  byId("pairs-about").textContent = `Counts are predictions by ${data.summary.in_sample ? "a model that was trained on the examples" : "models that were not trained on the example"}. Merging labels lowers the error because the task becomes easier; that does not show that merging is right.`;
   growing(byId("pair-list"), byId("more-pairs"), data.pairs, pairCard);
 }
 

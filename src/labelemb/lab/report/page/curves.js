@@ -42,7 +42,7 @@ function drawCurves() {
   const box = byId("curves");
   if (!shownRuns().length) {
     curves.chart = null;
-    return box.replaceChildren(el("p", { class: "quiet" }, "Nothing to draw: all methods are switched off."));
+    return box.replaceChildren(el("p", { class: "quiet" }, "All methods are switched off."));
   }
   const view = curves.view ?? wholeView();
   const chart = frame(box, {
@@ -51,7 +51,7 @@ function drawCurves() {
     xTitle: "epoch",
     wholeX: true,
     yTitle: data.score.curve_axis,
-    label: `${data.score.curve_axis} over the epochs. Arrow keys read the values epoch by epoch.`,
+    label: `${data.score.curve_axis} over the epochs. The arrow keys step through the epochs.`,
   });
   curves.chart = chart;
   const line = (className, method, xs, ys) => {

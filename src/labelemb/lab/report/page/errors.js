@@ -12,8 +12,9 @@ function labelLink(name) {
 function drawWorst() {
   const { examples } = data.worst[Number(byId("worst-run").value)];
   const rows = examples.map((example) => {
+    const name = example.file || `test image ${example.number}`;
     const input = example.picture
-      ? el("img", { src: `data:image/png;base64,${example.picture}`, alt: `test image ${example.number}`, class: "thumbnail" })
+      ? el("img", { src: `data:image/png;base64,${example.picture}`, alt: name, title: name, class: "thumbnail" })
       : example.text || `test example ${example.number}`;
     return el(
       "tr",
@@ -109,7 +110,7 @@ function drawLabels() {
   byId("label-table").replaceChildren(el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
   byId("label-order").replaceChildren(...columns.map((column) => el("option", { value: labelColumns.indexOf(column), selected: labelColumns.indexOf(column) === labelOrder.column }, column.title)));
   const confusion = state.space ? state.space.confusion : data.methods.find((method) => method.confusion)?.confusion;
-  byId("label-about").textContent = confusion ? `Examples and errors are of the test set, ${plural(confusion.runs, "run")} together.` : "Errors of labels are kept up to 500 labels only.";
+  byId("label-about").textContent = confusion ? `Examples and errors of the test set, summed over ${plural(confusion.runs, "run")}.` : "Errors per label are saved only for up to 500 labels.";
   byId("more-labels").hidden = shown.length === rows.length;
   byId("more-labels").textContent = `Show all ${rows.length.toLocaleString("en")} labels`;
 }

@@ -168,7 +168,7 @@ function startMap() {
   on("label", drawMap);
   on("theme", drawMap);
   on("space", () => {
-    byId("map-about").textContent = `Labels that resemble the same labels lie close together. Two dimensions hold ${Math.round(100 * state.space.map.share)} % of the differences, so trust the bars more than the distances. Click a point to choose its label.`;
+    byId("map-about").textContent = `Labels that are similar to the same labels are close together. Two dimensions keep ${Math.round(100 * state.space.map.share)} % of the differences, so the bars are more reliable than the distances. Click a point to select its label.`;
   });
   redrawOnResize(canvas, drawMap);
 }

@@ -108,14 +108,14 @@ function colorMatrices() {
   const { labels } = matrices;
   const { confusion } = state.space;
   byId("confusion-figure").hidden = !confusion;
-  byId("matrices-title").textContent = confusion ? "What the labels resemble, and what is mistaken for what" : "What the labels resemble";
+  byId("matrices-title").textContent = confusion ? "Similarity and confusion of labels" : "Similarity of labels";
   if (!labels.length) return;
   const similar = similarityTable(labels);
   const wrong = confusion && confusionTable(labels);
   matrices.tables = { similar, wrong };
   for (const table of [similar, wrong]) if (table) table.image = tableImage(table);
-  drawScale("heatmap-scale", "row resembles column", short(similar.low), short(similar.high));
-  if (wrong) drawScale("confusion-scale", "of the row's examples taken for the column", "0 %", `${short(100 * wrong.high)} %`);
+  drawScale("heatmap-scale", "similarity of row to column", short(similar.low), short(similar.high));
+  if (wrong) drawScale("confusion-scale", "of row predicted as column", "0 %", `${short(100 * wrong.high)} %`);
   drawMatrices();
 }
 
@@ -132,7 +132,7 @@ function describeCell({ x, y }) {
   const words = [`${names[row]} → ${names[column]}: similarity ${short(similarity(row, column))}`];
   if (confusion) {
     const count = confused(row, column);
-    words.push(row === column ? `right ${count} of ${confusion.examples[row]}` : `taken for it ${count} of ${confusion.examples[row]}`);
+    words.push(row === column ? `right ${count} of ${confusion.examples[row]}` : `predicted as it ${count} of ${confusion.examples[row]}`);
   }
   return words.join(" · ");
 }
@@ -175,7 +175,7 @@ function pick(label) {
 function fillShown() {
   const { names, groups, order } = state.space;
   const options = [];
-  if (order) options.push(["clustered", `all ${names.length} labels, clustered`], ["all", "all labels in their own order"]);
+  if (order) options.push(["clustered", `all ${names.length} labels, clustered`], ["all", "all labels in their original order"]);
   options.push(["near", "the chosen label and its nearest"]);
   if (state.picked.length) options.push(["picked", "labels you added"]);
   for (const [group, members] of Object.entries(groups)) if (members.length <= mostCells) options.push([`group:${group}`, `group ${group} (${members.length})`]);
@@ -209,7 +209,7 @@ function startMatrices() {
   if (!data.spaces.length) return;
   for (const id of ["heatmap-box", "confusion-box"]) {
     const title = id === "heatmap-box" ? "Similarity of labels" : "Confusion of labels";
-    const canvas = el("canvas", { tabindex: "0", role: "img", "aria-label": `${title}. Arrow keys read the cells, Enter chooses a row's label.` });
+    const canvas = el("canvas", { tabindex: "0", role: "img", "aria-label": `${title}. The arrow keys read the cells, Enter selects a row's label.` });
     byId(id).append(canvas);
     readMatrix(canvas);
   }

@@ -13,8 +13,8 @@ function startTitle() {
 
 function startMissing() {
   const lines = data.unfinished.map((run) => `${run.method}, seed ${run.seed}: unfinished, ${run.of ? `epoch ${run.epoch} of ${run.of}` : `epoch ${run.epoch}`}`);
-  if (!data.methods.length) lines.unshift(data.unfinished.length ? "No run is finished, so there are no scores. Run the same command again to go on." : "No run has begun yet: there is only the recipe.");
-  else if (!data.spaces.length && !data.notes.length) lines.push("No finished run has a label space: these methods learn none, or labels.safetensors was not kept.");
+  if (!data.methods.length) lines.unshift(data.unfinished.length ? "No run is finished, so there are no scores. Run the same command again to continue." : "No run has started yet: the folder has only the recipe.");
+  else if (!data.spaces.length && !data.notes.length) lines.push("No finished run has a label space: these methods learn none, or labels.safetensors is missing.");
   lines.push(...data.notes);
   byId("missing").hidden = !lines.length;
   byId("missing-list").append(...lines.map((line) => el("li", {}, line)));

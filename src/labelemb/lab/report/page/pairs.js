@@ -28,7 +28,7 @@ function mostConfused() {
 /** A sentence where no pair stands out; empty otherwise. */
 function littleLearned() {
   const range = state.space.alike;
-  return range ? `The largest likenesses lie between ${fixed(range[0], 2)} and ${fixed(range[1], 2)}: no pair stands out, so these say nothing about duplicates or mistakes. Train longer. ` : "";
+  return range ? `The largest likenesses are all between ${fixed(range[0], 2)} and ${fixed(range[1], 2)}: no pair stands out, so they say nothing about duplicates or mistakes. Train longer. ` : "";
 }
 
 function drawPairs() {
@@ -47,11 +47,11 @@ function drawPairs() {
     el("tbody", {}, ...rows),
   );
   const runs = confusion
-    ? ` Counts are of wrong test predictions, ${plural(confusion.runs, "run")} together.`
-    : data.score.title === "error" ? " Confusions are kept up to 500 labels only." : "";
+    ? ` Counts are wrong test predictions, summed over ${plural(confusion.runs, "run")}.`
+    : data.score.title === "error" ? " Confusions are saved only for up to 500 labels." : "";
   const little = littleLearned();
-  byId("pairs-title").textContent = little ? "Pairs of labels: too little was learned to tell them apart" : "Look at these: duplicates or mistakes?";
-  byId("pairs-about").textContent = `${little}Likeness 1: each label gives the other as much as it keeps itself.${runs}${data.pictures ? " Pictures are the first test images of a label." : ""}`;
+  byId("pairs-title").textContent = little ? "Pairs of labels: too little was learned to tell them apart" : "Similar labels: duplicates or mistakes?";
+  byId("pairs-about").textContent = `${little}A likeness of 1 means that each label gives the other as much probability as itself.${runs}${data.pictures ? " The pictures are the first test images of a label." : ""}`;
 }
 
 function startPairs() {

@@ -49,7 +49,7 @@ function startSearch() {
     const items = found.map((index, number) =>
       el("li", { role: "option", id: `match-${number}`, onpointerdown: (event) => { event.preventDefault(); take(index); } }, state.space.names[index]),
     );
-    if (input.value.trim() && !found.length) items.push(el("li", { class: "none" }, "No label has this in its name."));
+    if (input.value.trim() && !found.length) items.push(el("li", { class: "none" }, "No label name contains this."));
     if (all.length > found.length) items.push(el("li", { class: "none" }, `and ${(all.length - found.length).toLocaleString("en")} more`));
     list.replaceChildren(...items);
     list.hidden = !items.length;
@@ -78,7 +78,7 @@ function showNearest() {
   const box = byId("nearest");
   const largest = near[0]?.[1] || 1;
   const rows = near.map(([index, value]) => {
-    const taken = confusion ? `\n${names[label]} taken for ${names[index]}: ${confused(label, index)} times` : "";
+    const taken = confusion ? `\n${names[label]} predicted as ${names[index]}: ${confused(label, index)} times` : "";
     return el(
       "li",
       {},
@@ -96,9 +96,9 @@ function showNearest() {
       ),
     );
   });
-  const words = [`It keeps ${short(own[label])} for itself.`];
-  if (unlearned.has(label)) words.push("It was never observed right: its neighbours mean nothing.");
-  if (!near.length) words.push("No label is similar.");
+  const words = [`Its probability for itself is ${short(own[label])}.`];
+  if (unlearned.has(label)) words.push("It was never observed right in training, so its neighbours mean nothing.");
+  if (!near.length) words.push("There are no similar labels.");
   if (confusion && confusion.examples[label]) {
     const examples = confusion.examples[label];
     const right = confused(label, label);

@@ -79,7 +79,7 @@ function startSpace() {
     const name = state.space?.names[state.label];
     openSpace(Number(choice.value));
     const { names, title } = state.space;
-    byId("labels-about").textContent = `${plural(names.length, "label")}, learned by ${title}. A label's row says how its probability is shared out over all labels.`;
+    byId("labels-about").textContent = `${plural(names.length, "label")}, learned by ${title}. The row of a label is its learned distribution over all labels.`;
     state.label = state.space.place.get(name) ?? state.space.pairs[0]?.[0] ?? 0;
     state.picked = [];
     tell("space");

@@ -20,7 +20,7 @@ function summaryTable({ header, rows, best }) {
 function startSummary() {
   if (!data.summary) return;
   byId("results").hidden = false;
-  byId("strip-about").textContent = `${capital(data.score.axis)} of every run (dots) and the mean of each method (bar). Further ${data.score.higher ? "right" : "left"} is better.`;
+  byId("strip-about").textContent = `${capital(data.score.axis)} of every run (dots) and mean of each method (bar). Further ${data.score.higher ? "right" : "left"} is better.`;
   byId("summary").append(...data.tables.map(summaryTable));
   byId("remarks").append(...data.summary.notes.map((note) => el("li", {}, note)));
   byId("legend").append(...data.legend.map((point) => el("li", {}, point)));

@@ -1,4 +1,4 @@
-"""Checkpoints: the file that a killed run goes on from, and what it holds."""
+"""Checkpoints: the file from which a killed run resumes, and its contents."""
 
 from labelemb.lab.runs.checkpoint.file import CorruptCheckpoint, drop_checkpoints, load_checkpoint, save_checkpoint
 

@@ -1,4 +1,4 @@
-"""What a checkpoint holds of a run, checked against the run that goes on from it.
+"""The contents of a checkpoint, checked against the run that resumes from it.
 
 A checkpoint with the right checksum may still be of another program, or made by hand. `SavedState` has a type for
 every entry; the functions compare its tensors, optimiser and random numbers with those that the run has made anew.
@@ -50,9 +50,9 @@ def read_state(state: object) -> SavedState:
     except (ValueError, TypeError, AttributeError) as error:  # msgspec has no word for a type that JSON lacks
         raise CorruptCheckpoint(str(error)) from error
     if saved.seconds.keys() != {"training", "evaluation"} or not all(map(_is_time, saved.seconds.values())):
-        raise CorruptCheckpoint("its times are none")
+        raise CorruptCheckpoint("its times are not valid")
     if (saved.best is None) != (saved.best_state is None):
-        raise CorruptCheckpoint("of its best evaluation only a part is there")
+        raise CorruptCheckpoint("its best evaluation is incomplete")
     return saved
 
 

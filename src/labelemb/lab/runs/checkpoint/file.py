@@ -1,4 +1,4 @@
-"""Checkpoints that survive being killed at any moment.
+"""Checkpoint files that survive a kill at any moment.
 
 A checkpoint file is eight bytes that name the format, the SHA-256 of the rest, and what `torch.save` wrote. It is
 written aside, flushed to the disk and renamed into place; the one before is kept. Loading never executes code: only
@@ -62,10 +62,10 @@ def load_checkpoint(
             corrupted[path] = f"{path} is corrupted ({error})"
             continue
         for problem in corrupted.values():
-            warn(f"{problem}: going on from the checkpoint before it")
+            warn(f"{problem}: resuming from the previous checkpoint")
         return Loaded(state, next(iter(corrupted), None))
     if corrupted:
-        raise UserError(f"{'; '.join(corrupted.values())}: delete {folder} to begin the run again")
+        raise UserError(f"{'; '.join(corrupted.values())}: delete {folder} to start the run again")
     return Loaded(None)
 
 

@@ -1,4 +1,4 @@
-"""Logs of a run: statistics of its updates until the next evaluation, and evaluations to files.
+"""Writes evaluations and statistics of the updates to metrics.jsonl and TensorBoard.
 
 `EvaluationLog` is the interface of what receives every evaluation; `MetricsFile` and `EventFiles` (TensorBoard, an
 optional dependency) implement it, and so do those of `trackers.py`.
@@ -117,7 +117,7 @@ class MetricsFile:
         if self.folder.metrics_size() == self.size:
             self.size += self.folder.add_record(record)
             return
-        self.warn(f"{self.folder.metrics_file} was removed or changed while the run trains: it is written anew")
+        self.warn(f"{self.folder.metrics_file} was removed or changed during the training: writing it again")
         self.size = self.folder.replace_records(self.records)
 
     def close(self) -> None:

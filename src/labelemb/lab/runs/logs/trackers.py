@@ -1,4 +1,4 @@
-"""Evaluations sent to TensorBoard, MLflow or Weights & Biases, for those who have them (`--log`).
+"""Sends evaluations to TensorBoard, MLflow or Weights & Biases (`--log`).
 
 Each tracker is an `EvaluationLog`. A resumed run goes on with its record at the tracker; the record's name is kept in
 the run's folder. Evaluations that are repeated after a kill are sent again, with the same step and the same values.

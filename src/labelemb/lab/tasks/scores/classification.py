@@ -1,4 +1,4 @@
-"""How good predictions are: error, log-likelihood and calibration of logits.
+"""Scores of predictions: error, log-likelihood and calibration of logits.
 
 Errors and calibration errors are in percent, negative log-likelihoods in nats.
 """

@@ -1,4 +1,4 @@
-"""How good generated texts are: BLEU and chrF by sacrebleu, ROUGE by rouge-score. All in percent."""
+"""Scores of generated texts in percent: BLEU and chrF by sacrebleu, ROUGE by rouge-score."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Error, likelihood and calibration of a model on the words of reference texts, without keeping all logits."""
+"""Error, likelihood and calibration on the words of reference texts, without keeping all logits."""
 
 import math
 from collections.abc import Iterator

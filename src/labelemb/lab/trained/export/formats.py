@@ -1,4 +1,4 @@
-"""File formats of exported models: written to bytes, and loaded again as a user would."""
+"""File formats of exported models, and how a user loads them."""
 
 import io
 import json

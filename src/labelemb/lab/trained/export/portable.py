@@ -1,4 +1,4 @@
-"""Body and predictor of a run as one module that takes plain tensors, without observer and embedding.
+"""Body and predictor of a run as one module for plain tensors, without observer and embedding.
 
 The preprocessing that tensors can do is in the module: it takes the bytes of an image, or the numbers of a text's
 features. The predictor's logits are divided by the run's temperature, so that their softmax is calibrated.
