@@ -1,1 +1,1 @@
-"""Speed and memory of the heads against what a user would use instead. `python -m benchmarks --help`."""
+"""Speed and memory of the heads, compared with the usual alternatives. `python -m benchmarks --help`."""

@@ -1,6 +1,7 @@
 """Run the benchmarks and print their tables:  python -m benchmarks [steps heads memory ...]
 
-Each table gives ratios of sides measured in the same run, interleaved, best of several rounds, on a quiet machine.
+Each table gives ratios between methods that are measured in the same run, interleaved, best of several rounds. Run it
+while the machine is idle.
 """
 
 import argparse

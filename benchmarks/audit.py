@@ -1,9 +1,9 @@
-"""`labelemb.audit` beside plain self-confidence and cleanlab: flipped labels of CLINC150 found again.
+"""How well `labelemb.audit`, self-confidence and cleanlab find flipped labels of CLINC150.
 
 A share of the labels of CLINC150's "train" part is flipped, to a random label or to the most similar one (by the cosine
 of the labels' mean tf-idf vectors). Out-of-fold probabilities come from logistic regression on tf-idf of words and word
-pairs. All sides rank the same probabilities, so their time excludes making them. cleanlab takes part where it can be
-imported: its flags ranked by self-confidence come first, then the other rows in the same order.
+pairs. All methods rank the same probabilities, and their time excludes computing them. cleanlab takes part if it is
+installed: its flagged rows come first, then the others, both ranked by self-confidence.
 
     python benchmarks/audit.py --data clinc150/data_full.json.gz
 """

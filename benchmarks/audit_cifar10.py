@@ -1,8 +1,8 @@
 """What an audit finds in the 10,000 test images of CIFAR-10 as published: ten of them as a picture, and people's votes.
 
-Features of a frozen EfficientNet-Lite0 (extra `efficientnet`), predicted out of fold by `LabelEmbeddingClassifier` and
-read by `labelemb.audit`. `--votes` is mturk/cifar10_mturk.json of github.com/cleanlab/label-errors: of five people, how
-many saw the given label in an image that cleanlab had flagged; fewer than three make it an error.
+`LabelEmbeddingClassifier` predicts out of fold from the features of a frozen EfficientNet-Lite0 (extra `efficientnet`),
+and `labelemb.audit` ranks the images. `--votes` is mturk/cifar10_mturk.json of github.com/cleanlab/label-errors: how
+many of five people saw the given label in an image that cleanlab had flagged. Fewer than three count as an error.
 
     python -m benchmarks.audit_cifar10 --data cifar-10-batches-bin --out DIR --picture ten.png --votes FILE
 """

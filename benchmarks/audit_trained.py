@@ -1,15 +1,15 @@
-"""Flipped labels of CLINC150 and MNIST found again by models that the lab trains, in sample and out of fold.
+"""How well models that the lab trains find flipped labels of CLINC150 and MNIST, in sample and out of fold.
 
 A share of the training labels is flipped, to a random label or to the most similar one (by the cosine of the labels'
 mean inputs). Plain cross entropy and label embedding train on all examples (in sample: ranked by the last prediction,
 or by the loss averaged over the epochs) and in folds (out of fold: ranked by `labelemb.audit`). cleanlab, where it is
-installed (extra `peers`), flags the out-of-fold probabilities of plain cross entropy; of many labels it gets the ten
-largest of a row, the rest spread evenly. `--examples` takes that many examples of each label.
+installed (extra `peers`), reads the out-of-fold probabilities of plain cross entropy; with many labels, the ten largest
+of a row, and the rest spread evenly. `--examples` takes that many examples of each label.
 
-The texts are read by the recipe text-vectors with its vectors frozen, the images by mnist-mlp with 8 epochs.
+Texts use the recipe text-vectors with frozen vectors, images the recipe mnist-mlp with 8 epochs.
 
-The trainings stay in `--work`, so that a stopped measurement goes on; the scores are kept in `--out`, from which
-`--show` prints the table again.
+The models are kept in `--work`, so that a stopped measurement can be continued. The scores are kept in `--out`, and
+`--show` prints their table.
 
     python -m benchmarks.audit_trained clinc150 --data clinc150/data_full.json.gz --work DIR --out DIR
     python -m benchmarks.audit_trained mnist --examples 1000 --data mnist --work DIR --out DIR

@@ -1,11 +1,13 @@
-"""What each way to find the temperature gives on new inputs: CLINC150 with ten examples a label.
+"""Compare the ways to find the temperature by NLL and ECE on new inputs: CLINC150 with ten examples a label.
 
 python -m benchmarks.calibration --data DIR/clinc150/data_full.json.gz --seeds 5
 
 Trains the recipe `text-csv` with `data.max_per_label=10` and prints NLL and ECE on the test set for the predictor's raw
-softmax and for temperatures from: the observer on training inputs (`calibrate` without targets), the observer on the
-inputs of the dev set, an observer that is fitted anew to nine tenths of the training rows and asked about the rest, the
-labels of the training rows, of 150 rows of the dev set, and of all of it (what the lab does).
+softmax and for temperatures fitted to:
+
+- the observer on training inputs (`calibrate` without targets), or on the inputs of the dev set;
+- a second observer, fitted to nine tenths of the training rows and evaluated on the rest;
+- the labels of the training rows, of 150 rows of the dev set, or of the whole dev set (what the lab does).
 """
 
 import argparse

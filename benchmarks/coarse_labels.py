@@ -1,12 +1,12 @@
-"""How well learned similarities know the 20 coarse classes of CIFAR-100, which no training is told.
+"""How well learned similarities agree with the 20 coarse classes of CIFAR-100, which are not used in training.
 
 python -m benchmarks.coarse_labels FOLDER    # of a comparison on CIFAR-100
 
 For each method, as a mean over its seeds: the mean rank of a label's four relatives (of the same coarse class) among
-the 99 other labels, sorted by similarity; 2.5 is perfect, 50 is chance. The similarity is that of the run's label space
-(label embedding, or the table of online smoothing), and for every method the row of its confusion matrix on the test
-set, whose empty cells share their ranks. And how many of the pairs of the paper's heatmap are among each other's five
-nearest.
+the 99 other labels, sorted by similarity; 2.5 is perfect, 50 is chance. There are two similarities: the run's label
+space (label embedding, or the table of online smoothing), and for every method the rows of its confusion matrix on the
+test set, whose empty cells share their ranks. The table also counts the pairs of the paper's heatmap in which each
+label is among the other's five nearest.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The paper's networks at full size: the time of an update, plain against label embedding, to show that they run.
+"""Show that the paper's networks run at full size: the time of an update with plain and with label embedding.
 
     python -m benchmarks.full_size [--updates 2] [--recipes cifar10-resnet8,cifar100-resnet18]
 

@@ -1,12 +1,13 @@
-"""Forward and backward of the head alone, for many labels, against `F.cross_entropy(F.linear(...))`.
+"""Forward and backward of the head alone, for many labels, compared with `F.cross_entropy(F.linear(...))`.
 
-The bound in products. With N rows of which O are observed, d features and m labels, cross entropy cannot avoid 6 N d m
-operations: the logits and their two gradients. The observer adds 4 O d m (h is stopped), a compressed embedding of rank
-r with U distinct labels in the batch and V among the observed rows 2 U r m for the targets and 6 V r m to learn. The
-bound is the sum over 6 N d m; whatever is above it is softmaxes, tables and copies.
+The bound is the ratio that the matrix products alone would have. With N rows of which O are observed, d features and m
+labels, cross entropy needs 6 N d m operations: the logits and their two gradients. The observer adds 4 O d m (no
+gradient flows into h). A compressed embedding of rank r, with U distinct labels in the batch and V among the observed
+rows, adds 2 U r m for the targets and 6 V r m to learn. The bound is the sum divided by 6 N d m. Softmaxes, tables and
+copies cost the rest.
 
-A row teaches the embedding where the observer is right about it. Here it is right about every row, which is the most
-work; "none right" is the same head where it is wrong about every row, as at the start of a training.
+The embedding learns only from rows that the observer gets right. Here it gets every row right, which is the most work;
+"none right" is the same head with an observer that is wrong about every row, as at the start of training.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
-"""What memory layout and number format make of an update of the image networks, on one CPU thread.
+"""Time of an update of the image networks by memory layout and number format, on one CPU thread.
 
     python -m benchmarks.images [--rounds 5]
 
-The lab lays channels side by side ("channels last"); a body moved back to torch's default layout is what a user would
-have without that. bf16-mixed is the flag `--precision bf16-mixed`, which pays on processors with bf16 instructions.
+The lab uses the memory layout `channels_last`; "channels first" is torch's default layout. bf16-mixed is the flag
+`--precision bf16-mixed`, which is faster on processors with bf16 instructions.
 """
 
 import argparse

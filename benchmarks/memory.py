@@ -1,8 +1,8 @@
-"""Peak memory of one forward and backward pass, each side in a process of its own.
+"""Peak memory of one forward and backward pass, each head in its own process.
 
-"Extra" is the peak above what the process held before the pass, less the gradients of the parameters and of the hidden
-states: what the computation itself needs. So a head's own parameters and tables do not count. The observer is right
-about every row, so that each teaches the embedding: the most work. Linux only: the peak is read from /proc.
+"Extra" is the peak minus what the process held before the pass, minus the gradients of the parameters and of the hidden
+states: the memory of the computation itself, without a head's parameters and tables. The observer is right about every
+row, so the embedding learns from all of them: the most work. Linux only: the peak is read from /proc.
 """
 
 import subprocess

@@ -1,6 +1,6 @@
-"""What a call and its backward pass start on a device, and how often they wait for it.
+"""How many operations a call and its backward pass start on a device, and how often they wait for it.
 
-Counted on a CPU with a dispatch mode, on the path that a GPU takes. Views start nothing and do not count.
+Counted on a CPU with a dispatch mode, on the code path that a GPU takes. Views start nothing and do not count.
 """
 
 import torch

@@ -4,15 +4,15 @@ python -m benchmarks.schedules --data DIR/clinc150/data_full.json.gz --seeds 5
 python -m benchmarks.schedules --data DIR/clinc150/data_full.json.gz --per-label 0 --seeds 2  # all examples
 
 Trains the recipe `text-csv`. The soft part of a target weighs at most 0.9, and a schedule says what share of the target
-the true label has at least, at progress t in [0, 1]:
+the true label has at least at progress t in [0, 1] of the training:
 
     falling softness     0.9 t          `Objective.fading()`, and label smoothing with the same schedule
     constant             0.45
     rising softness      0.9 (1 - t)    the direction of PS-KD
     on, then off         0, from t = 0.5 on 1    two-stage label smoothing (TSLA)
 
-The soft part is a running mean of the observer's predictions with a prior of a row for each label, the same without a
-prior, or even. Runs are kept in --out, so the command goes on where it was stopped.
+The soft part is a running mean of the observer's predictions with a prior of one row for each label, the same without
+a prior, or even. Finished runs are kept in --out, so a stopped command continues when it is run again.
 """
 
 import argparse

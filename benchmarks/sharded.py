@@ -1,8 +1,8 @@
 """Memory of each process when the labels are split over p processes:  python -m benchmarks.sharded
 
 Spawns 1, 2 and 4 processes that take training steps together (Adam, so that parameters, gradients and two moments are
-held) and prints what each of them needs: bytes of its parameters, and the peak of its resident memory above that of a
-process that has loaded torch and met the others. Linux only: the peak is read from /proc.
+held) and prints for each the bytes of its parameters, and its peak resident memory minus that of a process that has
+only loaded torch and joined the group. Linux only: the peak is read from /proc.
 """
 
 from __future__ import annotations

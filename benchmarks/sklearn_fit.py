@@ -1,12 +1,12 @@
-"""`LabelEmbeddingClassifier` beside scikit-learn's MLPClassifier with the same layers: accuracy and time of a fit.
+"""Accuracy and fit time of `LabelEmbeddingClassifier` and scikit-learn's MLPClassifier with the same layers.
 
-Digits come with scikit-learn (a third is held out, another one with every seed); texts are given by --data: CLINC150's
-data_full.json (or .json.gz), whose "train" is trained on and whose "test" is tested on, as tf-idf of single words. All
-sides have their defaults but for the layers and get the same data in float64. One more MLPClassifier has the L2 penalty
-that is the other's default, and one more of ours a rising floor. Sides take turns; the time of a fit is its processor
-time, which other work on the machine disturbs less than the clock. Learning rate, penalty and passes of
-LabelEmbeddingClassifier were chosen while looking at these two data sets, their test parts included; MLPClassifier's
-are scikit-learn's.
+Digits come with scikit-learn (each seed holds out another third). --data gives the texts: CLINC150's data_full.json (or
+.json.gz), trained on "train" and tested on "test", as tf-idf of single words. All classifiers have their defaults
+except for the layers and get the same data in float64. A second MLPClassifier has the L2 penalty that is the default of
+LabelEmbeddingClassifier, and a second LabelEmbeddingClassifier has a rising floor. The classifiers take turns. The time
+of a fit is its processor time, which depends less on other work on the machine. Learning rate, penalty and passes of
+LabelEmbeddingClassifier were chosen while looking at these two data sets, including their test parts; those of
+MLPClassifier are scikit-learn's.
 
     python benchmarks/sklearn_fit.py --data clinc150/data_full.json.gz
 """

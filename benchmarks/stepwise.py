@@ -1,6 +1,6 @@
-"""Sequence to sequence as it is often written, to compare with: decoder step by step, beam sentence by sentence.
+"""Sequence to sequence as it is often written, for comparison: one decoder step and one sentence's beam at a time.
 
-The same model, weights and results as the lab's; only the order of the work is another.
+Model, weights and results are the same as the lab's; only the order of the computations differs.
 """
 
 import torch

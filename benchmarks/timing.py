@@ -1,4 +1,4 @@
-"""Ratios on a noisy machine: all sides interleaved in one run, the best of several rounds of each."""
+"""Timing on a noisy machine: the functions take turns in one run, and the best of several rounds counts."""
 
 import time
 from collections.abc import Callable, Mapping

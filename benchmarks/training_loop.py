@@ -1,8 +1,8 @@
-"""What the lab's loop costs beyond a bare PyTorch loop over the same model, data and optimiser.
+"""Time of the lab's training loop compared with a bare PyTorch loop over the same model, data and optimiser.
 
-The loop adds device and precision handling, statistics for the metrics, and the questions after each update whether to
-evaluate, report, save or stop. Evaluations and checkpoints themselves are left out: a bare loop needs them as well.
-The promise is at most 5 % on the MLP of the paper's first experiment. `python -m benchmarks.training_loop`
+The lab's loop adds device and precision handling, statistics for the metrics, and after each update the checks whether
+to evaluate, report, save or stop. Evaluations and checkpoints are left out, because a bare loop needs them as well. The
+target is at most 5 % more time on the MLP of the paper's first experiment. `python -m benchmarks.training_loop`
 """
 
 import argparse

@@ -1,17 +1,17 @@
-"""Sequence to sequence: training and beam search, in ratios of sides measured in the same run, interleaved.
+"""Speed and memory of translation: training and beam search, methods interleaved in the same run.
 
     python -m benchmarks.translation                  all tables at full size, on a quiet machine
     python -m benchmarks.translation --tiny           every table at toy sizes, to see that it runs
 
 training   target tokens a second of label embedding (the library's default, and the authors' form with a compressed
-           embedding that observes all rows) against plain, and the time of body, head and optimiser alone.
+           embedding that observes all rows) and of plain, and the time of body, head and optimiser alone.
 stepwise   the same model written with a Python step for each target position and a beam for each sentence
-           (`benchmarks/stepwise.py`). Whole sequences are a few large products where the steps are many small ones, and
-           the beams of a batch share each of the decoder's products. The promises: 1.3 times and 2 times its speed.
-beam       beam 10 against greedy search. The promises: at most 12 times the time, and at least 0.8 of the hypothesis
-           tokens a second.
-full       the paper's two text experiments at full size: milliseconds a step and peak memory, each in a process of its
-           own; and the embedding of 50,000 labels, dense and compressed.
+           (`benchmarks/stepwise.py`). Whole sequences are a few large products instead of many small ones, and the
+           beams of a batch share each of the decoder's products. The targets: 1.3 times and 2 times its speed.
+beam       beam 10 compared with greedy search. The targets: at most 12 times the time, and at least 0.8 of the
+           hypothesis tokens a second.
+full       the paper's two text experiments at full size: milliseconds a step and peak memory, each in its own process;
+           and the embedding of 50,000 labels, dense and compressed.
 """
 
 import argparse

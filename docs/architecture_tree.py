@@ -19,7 +19,7 @@ LAYERS = (
     *("search", "report", "jobs", "cli"),
 )
 """Folders in the order in which they may import each other."""
-DATA_FOLDERS = {"shipped": "the recipes that come with the package", "page": "template, style and programs of the page"}
+DATA_FOLDERS = {"shipped": "the recipes in the package", "page": "template, style and scripts of the page"}
 
 
 def tree() -> str:

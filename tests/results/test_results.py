@@ -18,9 +18,10 @@ from tests.helpers.pages import ROOT, text_of
 RESULTS = ROOT / "results"
 KEPT = sorted(file.parent.name for file in RESULTS.glob("*/summary.json"))
 SHOWN = (
-    *("mnist-mlp", "clinc150", "clinc150-10", "clinc150-10-vectors", "mnist-cnn-bf16"),
+    *("mnist-mlp", "clinc150", "clinc150-10", "clinc150-10-vectors", "clinc150-10-minilm"),
+    *("mnist-cnn-bf16", "mnist-cnn-narrow"),
     *("cifar10-few", "cifar100-few", "cifar100-small", "cifar100-pretrained"),
-    "multi30k-en-de-small",
+    *("multi30k-en-de-small", "en-vi-all"),
 )
 """Comparisons whose tables stand in results/README.md as the command prints them."""
 AUDITS = ("audit-clinc150", "audit-mnist")
@@ -53,6 +54,7 @@ def test_kept_runs_belong_to_the_recipe_beside_them_and_have_canonical_names(fol
     [
         ("mnist-mlp", "mnist-mlp", []),
         ("mnist-cnn-bf16", "mnist-cnn", ["train.precision=bf16-mixed"]),
+        ("mnist-cnn-narrow", "mnist-cnn", ["body.width=0.25"]),
         ("clinc150-10", "text-csv", ["data.max_per_label=10"]),
         ("multi30k-en-de-small", "multi30k-en-de-small", []),
     ],
