@@ -201,11 +201,20 @@ def test_likely_duplicates_come_first_with_their_confusions(page: Any) -> None:
     assert first[3:] == ["3", "3", "0"]
 
 
+WHITE = [255, 255, 255]
+
+
 def seen_colour(page: Any, selector: str) -> list[int]:
-    """The colour in the middle of an element, as it is on the screen."""
-    content = base64.b64decode(scroll_to(page, selector).screenshot_as_base64)
-    image = Image.open(io.BytesIO(content)).convert("RGB")
-    return list(image.getpixel((image.width // 2, image.height // 2)))
+    """The colour in the middle of an element, as it is on the screen once its picture is drawn."""
+
+    def colour(driver: Any) -> list[int]:
+        content = base64.b64decode(scroll_to(driver, selector).screenshot_as_base64)
+        image = Image.open(io.BytesIO(content)).convert("RGB")
+        return list(image.getpixel((image.width // 2, image.height // 2)))
+
+    # the browser decodes a picture aside: white is a place where it is not yet drawn
+    wait(page, lambda driver: colour(driver) != WHITE)
+    return colour(page)
 
 
 def test_the_labels_of_a_pair_are_shown_with_test_images(page: Any) -> None:

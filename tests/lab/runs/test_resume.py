@@ -3,6 +3,8 @@
 import json
 import multiprocessing
 import random
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from labelemb.lab.recipes.recipe import Recipe, load_recipe
 from labelemb.lab.runs.checkpoint.file import CURRENT, FORMAT, PREVIOUS
 from labelemb.lab.runs.folder import comparable
 from labelemb.lab.runs.loop import train_run
+from labelemb.lab.runs.messages import Progress, ignore
 from labelemb.lab.tasks.records import to_json
 from labelemb.support.errors import UserError
 from labelemb.support.interrupts import Interrupted
@@ -66,28 +69,45 @@ def test_augmentation_goes_on_where_it_was(tmp_path: Path, tiny_data: Callable[[
     assert_same_run(tmp_path / "whole", tmp_path / "stopped")
 
 
-def train_in_child(out: Path, recipe: Recipe) -> None:
+class Killed:
+    """Ends its own process as `kill -9` does, at a random moment of the update after a given one of this process."""
+
+    def __init__(self, update: int, moment: float) -> None:
+        self.update, self.moment, self.reports, self.reported_at = update, moment, 0, time.monotonic()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process at once, nothing of Python runs any more
+        self._set_timer_if_due()
+
+    def hear(self, _: Progress) -> None:
+        self.reports += 1
+        self._set_timer_if_due()
+
+    def _set_timer_if_due(self) -> None:
+        now = time.monotonic()
+        if self.reports == self.update:
+            # an update lasts about as long as the one before; before the first, the checkpoint is read
+            lasts = now - self.reported_at if self.reports else 0.02
+            signal.setitimer(signal.ITIMER_REAL, max(self.moment * lasts, 1e-6))
+        self.reported_at = now
+
+
+def train_in_child(out: Path, recipe: Recipe, killed_at: tuple[int, float] | None) -> None:
     torch.set_num_threads(1)
-    quick_run(out, recipe, options=every_update_saved())
+    report = ignore if killed_at is None else Killed(*killed_at).hear
+    quick_run(out, recipe, options=every_update_saved(), report=report)
 
 
 def test_a_process_killed_at_random_moments_ends_bit_identical(tmp_path: Path) -> None:
-    recipe = quick_recipe("train.epochs=8", "train.evaluations_per_epoch=2", "body.dropout=0.2")
+    recipe = quick_recipe("train.epochs=8", "train.evaluations_per_epoch=2", "body.dropout=0.2")  # 80 updates
     quick_run(tmp_path / "whole", recipe)
-    moments = random.Random(3)
+    random_numbers = random.Random(3)
+    updates = (0, 1, 0, 7, 13, 2, 0, 9, 1, 16)
+    moments = [(update, random_numbers.uniform(0, 1)) for update in updates]
     context = multiprocessing.get_context("fork")  # imports once, so that the kills fall into the training
-    kills = 0
-    for _ in range(100):
-        child = context.Process(target=train_in_child, args=(tmp_path / "killed", recipe))
+    for killed_at in (*moments, None):
+        child = context.Process(target=train_in_child, args=(tmp_path / "killed", recipe, killed_at))
         child.start()
-        child.join(moments.uniform(0.05, 0.3 + 0.1 * kills))  # longer and longer, to come to an end on a busy machine
-        if child.exitcode is not None:
-            break
-        child.kill()
         child.join()
-        kills += 1
-    assert child.exitcode == 0
-    assert kills >= 3
+        assert child.exitcode == (0 if killed_at is None else -signal.SIGALRM)
     assert_same_run(tmp_path / "whole", tmp_path / "killed")
 
 
