@@ -89,6 +89,13 @@ def test_the_page_of_results_shows_the_kept_scores_of_the_audit(name: str) -> No
     assert not [line for line in lines if line not in shown]
 
 
+def test_the_page_of_results_shows_the_table_of_sgd() -> None:
+    shown = set(text_of("results/README.md").splitlines())
+    lines = runpy.run_path(str(RESULTS / "sgd.py"))["table"]().splitlines()
+    assert len(lines) > 2
+    assert not [line for line in lines if line not in shown]
+
+
 def test_refresh_writes_the_tables_and_curves_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = shutil.copy(RESULTS / "refresh.py", tmp_path)
     name = "numbers-en-vi"
