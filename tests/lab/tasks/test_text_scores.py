@@ -86,3 +86,12 @@ def test_the_temperature_stays_finite_where_every_word_is_predicted_right() -> N
     temperature = token_temperature(Classifier(body, head), examples, CPU)
     # as if 10 of 11 words were right: exp(1 / T) / (exp(1 / T) + 6) = 10 / 11
     assert 1 / temperature == pytest.approx(torch.tensor(60.0).log().item(), rel=1e-4)
+
+
+def test_bleu_of_references_below_four_tokens_counts_the_ngrams_that_there_are() -> None:
+    perfect = score_texts(["deux chats", "un chien noir"], ["deux chats", "un chien noir"])
+    assert perfect.bleu == pytest.approx(100)
+    assert perfect.bleu_signature.endswith("|order:3")
+    half = score_texts(["un", "chat"], ["un", "chien"])
+    assert half.bleu == pytest.approx(50)
+    assert "order" not in score_texts(["a b c d"], ["a b c d"]).bleu_signature

@@ -34,12 +34,11 @@ function similarityTable(labels) {
   return { values, low: rest.length ? rest.reduce((a, b) => Math.min(a, b)) : 0, high: rest.length ? rest.reduce((a, b) => Math.max(a, b)) : 1 };
 }
 function confusionTable(labels) {
-  const { counts, examples } = state.space.confusion;
-  const size = state.space.names.length;
-  const share = (target, predicted) => (examples[target] ? (counts.get(target * size + predicted) ?? 0) / examples[target] : 0);
-  const values = labels.map((target) => labels.map((predicted) => (target === predicted ? 1 : share(target, predicted))));
+  const { examples } = state.space.confusion;
+  const share = (target, predicted) => (examples[target] ? confused(target, predicted) / examples[target] : 0);
+  const values = labels.map((target) => labels.map((predicted) => share(target, predicted)));
   const rest = values.flatMap((row, y) => row.filter((_, x) => x !== y));
-  return { values, low: 0, high: rest.reduce((a, b) => Math.max(a, b), 0) };
+  return { values, low: 0, high: rest.reduce((a, b) => Math.max(a, b), 0) || 1 };
 }
 
 function drawMatrix(box, table, labels) {
@@ -114,8 +113,8 @@ function colorMatrices() {
   const wrong = confusion && confusionTable(labels);
   matrices.tables = { similar, wrong };
   for (const table of [similar, wrong]) if (table) table.image = tableImage(table);
-  drawScale("heatmap-scale", "similarity of row to column", short(similar.low), short(similar.high));
-  if (wrong) drawScale("confusion-scale", "of row predicted as column", "0 %", `${short(100 * wrong.high)} %`);
+  drawScale("heatmap-scale", "similarity of row to column", short(similar.low), `${short(similar.high)} and more`);
+  if (wrong) drawScale("confusion-scale", "of row predicted as column", "0 %", wrong.high < 1 ? `${short(100 * wrong.high)} % and more` : "100 %");
   drawMatrices();
 }
 

@@ -10,6 +10,8 @@ from labelemb.lab.data.pairs.vocabulary import UNKNOWN
 from labelemb.support.optional import import_optional
 
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+LONGEST_NGRAM = 4
+"""In tokens, of BLEU."""
 TOKEN = re.compile(rf"{UNKNOWN}|[{HAN}]|[^\W{HAN}]+|[^\w\s]")
 
 
@@ -37,13 +39,18 @@ class GeneratedScores:
     exact: float
     """Texts that are the reference, word by word."""
     bleu_signature: str
-    """sacrebleu's description of how BLEU was computed."""
+    """sacrebleu's description of how BLEU was computed; `order` is the longest n-gram, if it is not four tokens."""
 
 
 def score_texts(hypotheses: Sequence[str], references: Sequence[str]) -> GeneratedScores:
-    """All scores of texts whose tokens are separated by spaces, as the paper scores them."""
+    """All scores of texts whose tokens are separated by spaces, as the paper scores them.
+
+    BLEU counts n-grams of up to four tokens, or up to the length of the longest reference if that is shorter: without
+    a single n-gram of four tokens to find, the usual BLEU is 0 even for perfect texts.
+    """
     sacrebleu = _import("sacrebleu")
-    bleu = sacrebleu.BLEU(tokenize="none", force=True)
+    order = min(LONGEST_NGRAM, max((len(text.split()) for text in references), default=LONGEST_NGRAM)) or 1
+    bleu = sacrebleu.BLEU(tokenize="none", force=True, max_ngram_order=order)
     chrf = sacrebleu.CHRF()
     found = bleu.corpus_score(list(hypotheses), [list(references)])
     exact = sum(one == other for one, other in zip(hypotheses, references, strict=True))
@@ -53,7 +60,7 @@ def score_texts(hypotheses: Sequence[str], references: Sequence[str]) -> Generat
         chrf=chrf.corpus_score(list(hypotheses), [list(references)]).score,
         **rouge(hypotheses, references),
         exact=100.0 * exact / max(1, len(references)),
-        bleu_signature=str(bleu.get_signature()),
+        bleu_signature=str(bleu.get_signature()) + (f"|order:{order}" if order < LONGEST_NGRAM else ""),
     )
 
 
