@@ -180,7 +180,8 @@ def test_a_cell_of_the_heatmap_names_its_labels_and_counts(page: Any) -> None:
 def test_the_diagonal_of_the_confusion_matrix_has_the_colour_of_what_was_right(page: Any) -> None:
     support.Select(find(page, "#shown")).select_by_value("all")
     cat_as_cat, cat_as_kitten, dog_as_dog = page.execute_script(
-        "const canvas = document.querySelector('#confusion-box canvas'); const scale = canvas.width / canvas.clientWidth;"
+        "const canvas = document.querySelector('#confusion-box canvas');"
+        "const scale = canvas.width / canvas.clientWidth;"
         "return [[0, 0], [1, 0], [2, 2]].map(([x, y]) => [...canvas.getContext('2d').getImageData("
         "  (canvas.side + (x + 0.5) * canvas.step) * scale, (y + 0.5) * canvas.step * scale, 1, 1).data]);"
     )
