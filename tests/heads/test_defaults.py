@@ -1,8 +1,9 @@
 """The library's default: one for each number of labels, however the head is made."""
 
 import pytest
+from torch import nn
 
-from labelemb import DenseEmbedding, LabelEmbeddingHead, Objective, RunningEmbedding
+from labelemb import DenseEmbedding, LabelEmbeddingHead, Objective, RunningEmbedding, attach
 from labelemb.heads import registry
 from labelemb.heads.defaults import MANY_LABELS, MOST_PRIOR_ROWS, prior_rows
 from labelemb.lab.methods.method import parse_method
@@ -10,6 +11,8 @@ from labelemb.lab.recipes.recipe import load_recipe
 
 WAYS = {
     "constructor": lambda labels: LabelEmbeddingHead(2, labels),
+    "from_linear": lambda labels: LabelEmbeddingHead.from_linear(nn.Linear(2, labels)),
+    "attach": lambda labels: attach(nn.Sequential(nn.Linear(2, labels)), "0")[0],
     "registry": lambda labels: registry.make("label-embedding", 2, labels, rows_per_epoch=9, total_steps=9),
     "lab": lambda labels: parse_method("label-embedding").make_head(load_recipe("digits"), 2, labels, 9),
 }
@@ -22,6 +25,8 @@ def test_few_labels_have_a_learned_matrix_and_many_a_running_mean_with_a_prior(w
     assert isinstance(many.embedding, RunningEmbedding)
     assert many.embedding.prior_rows == prior_rows(MANY_LABELS) == 100
     assert few.objective == many.objective == Objective()
+    rates = {group["lr"] for group in few.parameter_groups(lr=1e-3)}
+    assert rates == {1e-3, 0.05}
 
 
 def test_a_running_embedding_that_is_asked_for_has_the_prior_that_is_asked_for() -> None:

@@ -147,6 +147,22 @@ def test_predict_gives_labels_probabilities_and_alternatives(
     assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0]) == music
 
 
+@pytest.mark.parametrize(("dev_size", "said"), [("0", True), ("0.2", False)])
+def test_predict_says_that_probabilities_without_a_dev_set_are_not_calibrated(
+    tmp_path: Path, capsys: Capture, dev_size: str, said: bool
+) -> None:
+    table = write_csv(tmp_path / "texts.csv", text_rows(per_label=10, labels=("music", "weather")))
+    run = ["--data", str(table), "--out", str(tmp_path / "run"), "--set", f"data.dev_size={dev_size}"]
+    if said:
+        run += ["--set", "train.dev=false"]
+    assert main(["train", "text-csv", *run, "--set", "train.epochs=1"]) == 0
+    capsys.readouterr()
+    assert main(["predict", str(tmp_path / "run"), str(table), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert ("not calibrated" in printed.err) == said
+    assert len(printed.out.splitlines()) == 20
+
+
 def test_a_label_with_a_line_break_is_printed_in_one_line(tmp_path: Path, capsys: Capture) -> None:
     table = write_csv(tmp_path / "texts.csv", text_rows(labels=("music", "wet\nweather")))
     run = ("--out", str(tmp_path / "run"))

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ PREDICT_EXAMPLES = """\
 """
 LONGEST_LABEL = 40
 """Characters of a label in a printed line; files and JSON have it whole."""
+UNCALIBRATED = "probabilities are as trained, not calibrated: the run had no development set to fit a temperature on"
 PREDICT_FIELDS = ("file", "line", "text", "label", "probability", "alternatives")
 
 
@@ -142,7 +144,10 @@ def _predict(options: argparse.Namespace) -> int:
     with importing():
         from labelemb.lab.trained.model import TrainedModel
 
-    found = TrainedModel(options.run_folder).predict(options.files, options.k)
+    model = TrainedModel(options.run_folder)
+    if not model.is_calibrated:
+        print(f"labelemb: {UNCALIBRATED}", file=sys.stderr)
+    found = model.predict(options.files, options.k)
     if options.out is not None:
         print(f"wrote {_write_predictions(options.out, found)} predictions to {options.out}")
         return 0

@@ -116,7 +116,7 @@ class EvaluatedModel:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The most likely labels of one input with their calibrated probabilities, the best first."""
+    """The most likely labels of one input, the best first, with their probabilities at the head's temperature."""
 
     place: InputPlace
     labels: list[str]

@@ -108,6 +108,11 @@ class TrainedModel:
         """Fitted on the dev set at the end of the training; 1 without one."""
         return float(self.classifier.head.temperature)
 
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the temperature was fitted: it needs a dev set."""
+        return self.result.temperature is not None
+
     def check_export(self) -> None:
         """Refuse a model that does not fit into one file."""
         self.task.check_export(self._evaluated())
@@ -127,8 +132,7 @@ class TrainedModel:
         return {place: self._score(model, model.sets()["test"]) for place, model in models.items()}
 
     def _score(self, model: EvaluatedModel, examples: Examples) -> Any:
-        temperature = None if self.result.temperature is None else self.temperature
-        return self.task.score(model, examples, temperature)
+        return self.task.score(model, examples, self.temperature if self.is_calibrated else None)
 
     def errors(self, count: int, data_path: Path | str | None = None, on: Path | str | None = None) -> ModelErrors:
         """The `count` most confident errors, and a row for every label, the largest error first.
