@@ -56,6 +56,14 @@ def test_after_the_named_methods_the_kinds_take_turns(tmp_path: Path) -> None:
     assert tried == turn * 2
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_repeated_proposals_of_a_kind_do_not_cost_it_its_trials(tmp_path: Path, seed: int) -> None:
+    tried = kinds(train_all(open_study(tmp_path, seed), 48))
+    assert tried.count("label-smoothing") >= 10, "of 12 strengths and the rising one"
+    assert tried.count("online-smoothing") >= 8, "of 13 strengths"
+    assert 48 / 2 <= tried.count("label-embedding") <= 30
+
+
 def test_a_kind_without_anything_left_to_try_does_not_end_the_search(tmp_path: Path) -> None:
     tried = kinds(train_all(open_study(tmp_path), 80))
     assert len(tried) == 80

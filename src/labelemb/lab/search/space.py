@@ -44,8 +44,9 @@ STARTS = (
 class Space:
     """The methods and strengths that fit a number of labels.
 
-    After the named methods the kinds take turns, label embedding, which has the most parameters, every second one: a
-    sampler that may also choose the kind spends most trials on strengths of one kind that hardly differ.
+    After the named methods the kinds take turns, every second one label embedding's, which has the most parameters: a
+    sampler that may also choose the kind spends most trials on strengths of one kind that hardly differ. A proposal
+    that was tried before passes its turn on, so label embedding gets more trials where strengths run out.
     """
 
     def __init__(self, num_labels: int) -> None:
@@ -67,7 +68,7 @@ class Space:
         return " ".join([*(start.name for start in self.starts), *self.turns, *self.embeddings])
 
     def kind(self, number: int) -> str:
-        """The kind of method of a trial."""
+        """The kind of method of a trial, repeated proposals counted."""
         turn = number - len(self.starts)
         return self.starts[number].kind if turn < 0 else self.turns[turn % len(self.turns)]
 

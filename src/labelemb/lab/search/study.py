@@ -22,9 +22,9 @@ from labelemb.support.files import file_error, make_folder, remove_quietly
 from labelemb.support.optional import import_optional
 
 PATIENCE = 3
-"""Proposals of methods that were tried already, in a row, after which one is drawn at random."""
+"""Proposals of one kind of method, in a row, that were tried already, after which one is drawn at random."""
 MOST_REPETITIONS = 100
-"""The same, after which the search counts as exhausted."""
+"""The same of all kinds, after which the search counts as exhausted."""
 SEED_FACTOR = 100_003
 LOCK_SECONDS = 60.0
 
@@ -189,8 +189,10 @@ class Study:
     def _sampler(self, number: int) -> Any:
         """A sampler for one trial, with a seed of its own: after a stop a search goes on as it would have without."""
         seed, samplers = self.seed * SEED_FACTOR + number, self._optuna.samplers
-        before = self._study.get_trials(deepcopy=False)[max(0, number - PATIENCE) : number]
-        if len(before) == PATIENCE and all("repeated" in trial.user_attrs for trial in before):
+        before = self._study.get_trials(deepcopy=False)[:number]
+        kind = self.space.kind(number)
+        last = [trial for trial in before if self.space.kind(trial.number) == kind][-PATIENCE:]
+        if len(last) == PATIENCE and all("repeated" in trial.user_attrs for trial in last):
             return samplers.RandomSampler(seed=seed % 2**32)
         return samplers.TPESampler(seed=seed % 2**32, multivariate=False)
 
