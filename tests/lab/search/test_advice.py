@@ -1,8 +1,10 @@
 """What to take after a search: never more than the fresh seeds say."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from labelemb.lab.comparison.summary import summarise
+from labelemb.lab.comparison.summary import Summary, summarise
 from labelemb.lab.search.advice import advise
 from labelemb.lab.tasks.classification import Classification
 from tests.helpers.quick_runs import made_result
@@ -13,16 +15,23 @@ OTHER_NOISE = (0.1, -0.1, 0.0, -0.05, 0.05)
 MAIN = Classification.main
 
 
-def summary_of(**means: float):
-    names = {"plain": "plain", "smoothing": "label-smoothing@0.1", "chosen": CHOSEN}
-    results = {}
-    for number, (key, mean) in enumerate(means.items()):
-        noise = NOISE if number % 2 else OTHER_NOISE
-        curve = [{"epoch": 1, "test_error": mean}]
-        results[names[key]] = [
-            made_result(method=names[key], seed=seed, test_error=mean + noise[seed], curve=curve) for seed in range(5)
+def summary_from(errors: dict[str, Sequence[float]]) -> Summary:
+    """The summary of methods from their errors, one for each seed."""
+    results = {
+        method: [
+            made_result(method=method, seed=seed, test_error=error, curve=[{"epoch": 1, "test_error": error}])
+            for seed, error in enumerate(values)
         ]
+        for method, values in errors.items()
+    }
     return summarise(results)
+
+
+def summary_of(**means: float) -> Summary:
+    names = {"plain": "plain", "smoothing": "label-smoothing@0.1", "chosen": CHOSEN}
+    noises = (OTHER_NOISE, NOISE, OTHER_NOISE)
+    pairs = zip(means.items(), noises, strict=False)
+    return summary_from({names[key]: [mean + each for each in noise] for (key, mean), noise in pairs})
 
 
 @pytest.mark.parametrize(
@@ -46,6 +55,17 @@ def test_what_fresh_seeds_say_decides(errors: dict[str, float], method: str, beg
 def test_equal_errors_are_called_level_and_not_worse(error: float, words: str) -> None:
     reason = advise(CHOSEN, summary_of(plain=12.0, smoothing=11.0, chosen=error), MAIN).reason
     assert f"{CHOSEN} is {words} label-smoothing@0.1 over 5 fresh seeds" in reason
+
+
+def test_a_clear_lead_is_never_called_level() -> None:
+    smoothed = [11.0 + each for each in NOISE]
+    leads = (0.003, 0.0035, 0.004, 0.0045, 0.005)
+    chosen = [error - lead for error, lead in zip(smoothed, leads, strict=True)]
+    summary = summary_from({"plain": [12.0 + each for each in NOISE], "label-smoothing@0.1": smoothed, CHOSEN: chosen})
+    advice = advise(CHOSEN, summary, MAIN)
+    assert advice.method == CHOSEN
+    words = "0.004 points of error better than label-smoothing@0.1 over 5 fresh seeds"
+    assert f"is {words} (difference -0.004, 95 % interval -0.005 to -0.003, p <0.001)" in advice.reason
 
 
 def test_a_small_p_value_is_not_printed_as_zero() -> None:

@@ -62,13 +62,22 @@ def _is_ahead(test: PairedDifference, main: MainScore, sign: int = 1) -> bool:
 def _words(test: PairedDifference, main: MainScore, other: str, sign: int = 1) -> str:
     """The difference of two methods: by how much the first is better or worse than the second."""
     gain = sign * test.mean * (1 if main.higher_is_better else -1)
+    is_clear = _is_ahead(test, main) or _is_ahead(test, main, sign=-1)
+    form = _exact if is_clear else _rounded
     interval = ""
     if test.low is not None and test.high is not None and test.p is not None:
-        low, high = sorted((sign * test.low, sign * test.high))
-        interval = (
-            f" (difference {sign * test.mean:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}, p {p_value(test.p)})"
-        )
-    compared = f"{abs(gain):.2f} points of {main.title} " + ("better than" if gain > 0 else "worse than")
-    if not round(gain, 2):
+        low, high = map(form, sorted((sign * test.low, sign * test.high)))
+        interval = f" (difference {form(sign * test.mean)}, 95 % interval {low} to {high}, p {p_value(test.p)})"
+    compared = f"{form(abs(gain))[1:]} points of {main.title} " + ("better than" if gain > 0 else "worse than")
+    if not is_clear and not round(gain, 2):
         compared = "level with"
     return f"{compared} {other} over {test.n} fresh seeds{interval}"
+
+
+def _rounded(value: float) -> str:
+    return f"{value:+.2f}"
+
+
+def _exact(value: float) -> str:
+    """A number of a clear difference: never rounded to zero."""
+    return f"{value:+.2f}" if round(value, 2) else f"{value:+.1g}"
