@@ -72,7 +72,8 @@ def test_a_kind_without_anything_left_to_try_does_not_end_the_search(tmp_path: P
 
 def test_a_search_among_other_methods_is_not_continued(tmp_path: Path) -> None:
     open_study(tmp_path).close()
-    with pytest.raises(UserError, match=r"holds a search among other methods .*choose another --out"):
+    causes = "for data with another number of labels, or of another version of labelemb"
+    with pytest.raises(UserError, match=rf"holds a search among other methods: {causes}: choose another --out$"):
         Study(tmp_path, seed=0, epochs=8, maximise=False, space=Space(150))
 
 

@@ -163,8 +163,8 @@ class Study:
             raise UserError(f"{self.folder} holds a search with --seed {before}, not {self.seed}: choose another --out")
         elif study.user_attrs.get("space") != self.space.signature:
             raise UserError(
-                f"{self.folder} holds a search among other methods than this version of labelemb tries: "
-                "choose another --out"
+                f"{self.folder} holds a search among other methods: for data with another number of labels, or of "
+                "another version of labelemb: choose another --out"
             )
         for start in self.space.starts[len(study.get_trials(deepcopy=False)) :]:
             study.enqueue_trial(start.parameters, user_attrs={} if start.parameters else {"method": start.name})
