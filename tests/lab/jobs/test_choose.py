@@ -16,6 +16,8 @@ from labelemb.lab.jobs import choose as job
 from labelemb.lab.jobs.choose import Choice, choose, show
 from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.lab.runs.messages import RunOptions
+from labelemb.lab.search.space import Space
+from labelemb.lab.search.study import Study
 from labelemb.support.errors import UserError
 from tests.helpers.command import error_line
 from tests.helpers.pages import blocks
@@ -79,6 +81,29 @@ def test_the_seed_is_never_searched_and_the_test_has_others(chosen: Choice) -> N
     assert chosen.summary is not None
     assert chosen.summary.methods["plain"].seeds == [1, 2]
     assert {"plain", "label-smoothing@0.1", chosen.searched} == set(chosen.summary.methods)
+    assert chosen.simpler is None, "plain and label smoothing are all that was searched without learning"
+
+
+def test_a_choice_that_learns_is_tested_beside_the_best_that_learns_nothing(tmp_path: Path) -> None:
+    recipe = quick_recipe("train.epochs=1")
+    study = Study(tmp_path / "search", seed=0, epochs=1, maximise=False, space=Space(10))
+    for error in (9.0, 8.0, 7.0, 3.0, 4.0):
+        trial = study.take(None)
+        assert trial is not None
+        study.report(trial.number, {1: error})
+        study.end(trial.number, "complete", error)
+    study.close()
+    choice = choose(recipe, out=tmp_path, trials=5, fresh_seeds=2, jobs=1)
+    assert (choice.searched, choice.simpler) == ("online-smoothing@0.5", "label-smoothing@rising")
+    tested = ("plain", "label-smoothing@0.1", "online-smoothing@0.5", "label-smoothing@rising")
+    assert choice.summary is not None
+    assert {method: values.seeds for method, values in choice.summary.methods.items()} == {
+        key: [1, 2] for key in tested
+    }
+    found = json.loads((tmp_path / "choice.json").read_text())
+    assert found["simpler"] == "label-smoothing@rising"
+    assert set(found["fresh"]["methods"]) == set(tested)
+    assert (tmp_path / "table.md").read_text().count("\n| label-smoothing@rising ") == 1 + 2, "of trials and of tests"
 
 
 def test_nothing_is_trained_again(chosen: Choice) -> None:
@@ -111,7 +136,7 @@ def test_a_budget_ends_the_search_with_nothing_lost(tmp_path: Path, capsys: Any)
 def test_the_budget_keeps_time_for_the_fresh_seeds_but_no_more_than_half() -> None:
     search = job.Search(quick_recipe(), None, Path(), None, 100.0, 0, 5, 2, RunOptions(), begun=0.0)
     assert job._reserve(search, 2, longest=0.0) == 50.0, "nothing is known before the first training has ended"
-    assert job._reserve(search, 2, longest=2.0) == pytest.approx(17.6)
+    assert job._reserve(search, 2, longest=2.0) == pytest.approx(22.0)
     assert job._reserve(search, 2, longest=60.0) == 50.0
     assert job._reserve(dataclasses.replace(search, budget=float("inf")), 2, longest=9.0) == 0.0
 

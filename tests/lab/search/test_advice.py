@@ -10,8 +10,10 @@ from labelemb.lab.tasks.classification import Classification
 from tests.helpers.quick_runs import made_result
 
 CHOSEN = "online-smoothing@0.6"
+SIMPLER = "label-smoothing@rising"
 NOISE = (0.0, 0.1, -0.1, 0.05, -0.05)
 OTHER_NOISE = (0.1, -0.1, 0.0, -0.05, 0.05)
+THIRD_NOISE = (-0.05, 0.0, 0.05, 0.1, -0.1)
 MAIN = Classification.main
 
 
@@ -28,8 +30,8 @@ def summary_from(errors: dict[str, Sequence[float]]) -> Summary:
 
 
 def summary_of(**means: float) -> Summary:
-    names = {"plain": "plain", "smoothing": "label-smoothing@0.1", "chosen": CHOSEN}
-    noises = (OTHER_NOISE, NOISE, OTHER_NOISE)
+    names = {"plain": "plain", "smoothing": "label-smoothing@0.1", "chosen": CHOSEN, "simpler": SIMPLER}
+    noises = (OTHER_NOISE, NOISE, OTHER_NOISE, THIRD_NOISE)
     pairs = zip(means.items(), noises, strict=False)
     return summary_from({names[key]: [mean + each for each in noise] for (key, mean), noise in pairs})
 
@@ -72,6 +74,65 @@ def test_a_small_p_value_is_not_printed_as_zero() -> None:
     reason = advise(CHOSEN, summary_of(plain=12.0, smoothing=11.0, chosen=5.0), MAIN).reason
     assert "p <0.001" in reason
     assert "0.000" not in reason
+
+
+@pytest.mark.parametrize(
+    ("plain", "smoothing", "chosen", "simpler", "method", "begins", "verdict"),
+    [
+        (12, 11, 9, 9.01, SIMPLER, f"Take {SIMPLER}, the simpler", f"not clearly better: {CHOSEN} is 0.01 points"),
+        (
+            12,
+            11,
+            9,
+            8,
+            SIMPLER,
+            f"Take {SIMPLER}, the simpler",
+            f"clearly worse: {CHOSEN} is 1.00 points of error worse",
+        ),
+        (12, 11, 11.01, 9, SIMPLER, f"Take {SIMPLER}, the simpler", f"clearly worse: {CHOSEN} is 2.01 points"),
+        (
+            9,
+            11,
+            7,
+            7.01,
+            SIMPLER,
+            f"Take {SIMPLER}, the simpler method: it is 1.99 points of error better than plain",
+            "",
+        ),
+        (12, 11, 9, 10, CHOSEN, f"Take {CHOSEN}: ", f"1.00 points of error better than {SIMPLER}"),
+        (12, 11, 9, 11, CHOSEN, f"Take {CHOSEN}: ", f"2.00 points of error better than {SIMPLER}"),
+        (12, 11, 10.99, 11, "label-smoothing@0.1", "No clear difference: take label smoothing", ""),
+        (9, 11, 9.01, 9.01, "plain", "No clear difference: take plain", ""),
+    ],
+)
+def test_a_simpler_method_that_does_as_well_is_taken(
+    plain: float, smoothing: float, chosen: float, simpler: float, method: str, begins: str, verdict: str
+) -> None:
+    summary = summary_of(plain=plain, smoothing=smoothing, chosen=chosen, simpler=simpler)
+    advice = advise(CHOSEN, summary, MAIN, simpler=SIMPLER)
+    assert advice.method == method
+    assert advice.reason.startswith(begins)
+    assert verdict in advice.reason
+
+
+def test_a_simpler_method_that_is_not_ahead_of_label_smoothing_is_not_taken() -> None:
+    lead, spread = [11.0 + each for each in NOISE], (-0.4, 0.4, -1.0, 1.0, -0.2)
+    summary = summary_from(
+        {
+            "plain": [12.0 + each for each in NOISE],
+            "label-smoothing@0.1": lead,
+            CHOSEN: [error - 0.2 + 0.01 * each for error, each in zip(lead, OTHER_NOISE, strict=True)],
+            SIMPLER: [error - 0.2 + each for error, each in zip(lead, spread, strict=True)],
+        }
+    )
+    advice = advise(CHOSEN, summary, MAIN, simpler=SIMPLER)
+    assert advice.method == CHOSEN
+    assert f"{SIMPLER} was the best method of the search that learns nothing" in advice.reason
+
+
+def test_a_simpler_method_without_two_fresh_seeds_is_not_passed_over() -> None:
+    summary = summary_of(plain=12.0, smoothing=11.0, chosen=9.0)
+    assert advise(CHOSEN, summary, MAIN, simpler=SIMPLER).reason.startswith("Not confirmed")
 
 
 def test_a_search_that_chose_a_baseline_needs_no_third_method() -> None:

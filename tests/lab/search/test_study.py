@@ -152,6 +152,19 @@ def test_the_best_trial_is_the_earlier_of_equal_ones_and_complete(tmp_path: Path
     assert (best.number, best.score) == (1, 3.0)
 
 
+def test_the_best_simple_trial_is_plain_or_label_smoothing_of_any_strength(tmp_path: Path) -> None:
+    study, found = open_study(tmp_path), []
+    for score in (9.0, 8.0, 1.0, 2.0, 7.0, 3.0, 4.0, 5.0, 6.0):
+        trial = study.take(None)
+        assert trial is not None
+        study.end(trial.number, "complete", score)
+        best = study.best(simple=True)
+        assert best is not None
+        found.append(best.method)
+    assert list(dict.fromkeys(found))[:3] == ["plain", "label-smoothing@0.1", "label-smoothing@rising"]
+    assert found[-1].startswith("label-smoothing@0."), "the ninth trial"
+
+
 def test_the_worse_half_at_a_rung_is_hopeless(tmp_path: Path) -> None:
     study = open_study(tmp_path)
     found = []

@@ -3,7 +3,8 @@
 The folder of a choice:
 
 search/      the study, and a run for each trial
-fresh/       a comparison: what the search chose, plain and label smoothing 0.1, with seeds that the search never used
+fresh/       a comparison: what the search chose, plain, label smoothing 0.1, and the best method of the search that
+             learns nothing, with seeds that the search never used
 choice.toml  the recipe with the method to take
 choice.json  trials, tests and the choice, for programs
 table.md     the same to read
@@ -49,6 +50,8 @@ from labelemb.support.folders import MadeFolder
 TRIALS = 24
 """Trials of a search that is given neither a number nor a budget."""
 FRESH_SEEDS = 5
+MOST_TESTED = 4
+"""Methods of the final test: the choice, plain, label smoothing 0.1, and the best method that learns nothing."""
 TESTED = "Fresh seeds, on the test set:"
 DEV_SHARE = 0.1
 """Of the training examples, for a search on data without a dev set."""
@@ -61,9 +64,11 @@ class Choice:
     method: str
     """The method to take."""
     reason: str
-    """Why, in a sentence."""
+    """Why, in one or two sentences."""
     searched: str
     """The method with the best dev score in the search."""
+    simpler: str | None
+    """The best of those that learn nothing, tested beside the others; None if it is one of them."""
     trials: list[Trial]
     summary: Summary | None
     """Test scores over fresh seeds, with the paired tests; None if the budget left no time for them."""
@@ -76,6 +81,7 @@ class Choice:
             "method": self.method,
             "reason": self.reason,
             "searched": self.searched,
+            "simpler": self.simpler,
             "code": list(self.code),
             "trials": [asdict(trial) for trial in self.trials],
             "fresh": None if self.summary is None else self.summary.to_json(),
@@ -167,13 +173,14 @@ def run_search(search: Search) -> Choice:
     recipe, data = searched_recipe(search)
     starts = [start.method for start in Space(len(data.label_names)).starts]
     check_feasible(_comparison(search, recipe, search.out / "search", starts), data)
-    trials, best = _search(search, recipe, data)
+    trials, best, simple = _search(search, recipe, data)
     methods = list(dict.fromkeys([BASELINE, SMOOTHING, best.method]))
-    summary = _test(search, methods)
+    simpler = None if simple is None or simple.method in methods else simple.method
+    summary = _test(search, methods if simpler is None else [*methods, simpler])
     main = make_task(search.recipe).main
-    advice = advise(best.method, summary, main)
+    advice = advise(best.method, summary, main, simpler)
     code = python_lines(parse_method(advice.method), search.recipe, len(data.label_names))
-    choice = Choice(advice.method, advice.reason, best.method, trials, summary, code, search.out)
+    choice = Choice(advice.method, advice.reason, best.method, simpler, trials, summary, code, search.out)
     write_choice(choice, search.recipe)
     return choice
 
@@ -197,8 +204,8 @@ def searched_recipe(search: Search) -> tuple[Recipe, Dataset]:
     return recipe, load_data(recipe, search.data, search.seed)
 
 
-def _search(search: Search, recipe: Recipe, data: Dataset) -> tuple[list[Trial], Trial]:
-    """Train trials until there are enough or the time is over; all of them, and the best."""
+def _search(search: Search, recipe: Recipe, data: Dataset) -> tuple[list[Trial], Trial, Trial | None]:
+    """Train trials until there are enough or the time is over; all, the best, and the best that learns nothing."""
     folder, task = search.out / "search", make_task(recipe)
     study = _open_study(search, recipe, data)
     try:
@@ -212,13 +219,13 @@ def _search(search: Search, recipe: Recipe, data: Dataset) -> tuple[list[Trial],
             watch(pool, progress.show, lambda: search.deadline - _reserve(search, pool.slots, queue.longest))
         finally:
             progress.close()
-        best = study.best()
+        best, simple = study.best(), study.best(simple=True)
         trials = study.trials()
     finally:
         study.close()
     if best is None:
         raise UserError(_nothing_finished(search, trials))
-    return trials, best
+    return trials, best, simple
 
 
 def _open_study(search: Search, recipe: Recipe, data: Dataset) -> Study:
@@ -244,7 +251,7 @@ def _reserve(search: Search, slots: int, longest: float) -> float:
     """Seconds to keep for the fresh seeds: as long as whole trainings took, at most half of the budget."""
     if search.budget == math.inf:
         return 0.0
-    rounds = math.ceil(3 * search.fresh_seeds / slots)
+    rounds = math.ceil(MOST_TESTED * search.fresh_seeds / slots)
     return min(search.budget / 2, 1.1 * rounds * longest) if longest else search.budget / 2
 
 

@@ -14,6 +14,11 @@ FEW_LABELS = 100
 EVEN, ONLINE, LEARNED = "label-smoothing", "online-smoothing", "label-embedding"
 
 
+def is_simple(method: str) -> bool:
+    """Whether a method learns nothing about labels: plain, and label smoothing of any strength."""
+    return method.partition("@")[0] in (BASELINE, EVEN)
+
+
 @dataclass(frozen=True)
 class Start:
     """A trial that every search begins with: a method by name, or values of the parameters of its kind."""

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from labelemb.lab.search.journal import open_journal
-from labelemb.lab.search.space import Space
+from labelemb.lab.search.space import Space, is_simple
 from labelemb.support.errors import UserError
 from labelemb.support.files import file_error, make_folder, remove_quietly
 from labelemb.support.optional import import_optional
@@ -145,9 +145,14 @@ class Study:
             found = self._study.get_trials(deepcopy=False)
         return [_trial(trial) for trial in found if self._counts(trial)]
 
-    def best(self) -> Trial | None:
-        """The complete trial with the best score; of equal ones the earlier, so that what is simple wins."""
+    def best(self, *, simple: bool = False) -> Trial | None:
+        """The complete trial with the best score; of equal ones the earlier, so that what is simple wins.
+
+        With `simple` among the methods that learn nothing.
+        """
         complete = [trial for trial in self.trials() if trial.state == "complete" and trial.score is not None]
+        if simple:
+            complete = [trial for trial in complete if is_simple(trial.method)]
         sign = -1 if self.maximise else 1
         return min(complete, key=lambda trial: (sign * (trial.score or 0.0), trial.number), default=None)
 
