@@ -64,7 +64,7 @@ from tests.helpers.tiny_data import text_rows, write_csv
         (("nearest", "no-such-run", "8"), "there is no run folder or file no-such-run"),
         (("recipes", "show", "minst-mlp"), "'minst-mlp'; did you mean 'mnist-mlp'? (see `labelemb recipes`)"),
         (("compare", "no-such"), "unknown recipe 'no-such' (see `labelemb recipes`, or give a .toml file)"),
-        (("train", "digits", "--device", "gpu"), "(choose from 'auto', 'cpu', 'cuda') (see `labelemb train"),
+        (("train", "digits", "--device", "gpu"), "(choose from auto, cpu, cuda) (see `labelemb train"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(
