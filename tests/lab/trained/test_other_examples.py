@@ -115,7 +115,10 @@ def test_errors_on_images_name_their_files(images: Path, tmp_path: Path, capsys:
     assert all(file in printed for file in wrong)
 
 
-def test_tables_of_errors_elsewhere_leave_those_of_the_test_set_alone(texts: Path, capsys: Capture) -> None:
+def test_tables_of_errors_elsewhere_leave_those_of_the_test_set_alone(
+    texts: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(texts / "data")
     run, table = texts / "run", texts / "data" / "train.csv"
     assert main(["evaluate", str(run), "--worst", "2", "--csv"]) == 0
     before = {name: (run / name).read_bytes() for name in ("worst.csv", "labels.csv")}
