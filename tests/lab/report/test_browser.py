@@ -49,16 +49,17 @@ def scroll_to(page: Any, selector: str) -> Any:
 def point_at(page: Any, selector: str, x: float = 0.5, y: float = 0.5) -> str:
     """Move the pointer to a place of an element, given as parts of its size; gives what the tip says."""
 
-    def tip_is_shown(driver: Any) -> bool:
+    def shown_tip(driver: Any) -> str:
         element = scroll_to(driver, selector)
         width, height = element.size["width"], element.size["height"]
         moves = webdriver.ActionChains(driver, duration=0)
         moves.move_to_element_with_offset(element, int((x - 0.5) * width), int((y - 0.5) * height)).perform()
-        return bool(find(driver, "#tip").is_displayed())
+        text: str = find(driver, "#tip").text  # empty while it is hidden
+        return text
 
     # a picture that is drawn between the scrolling and the moving pushes the element away: go there again
-    wait(page, tip_is_shown, (exceptions.MoveTargetOutOfBoundsException,))
-    return find(page, "#tip").text
+    found: str = wait(page, shown_tip, (exceptions.MoveTargetOutOfBoundsException,))
+    return found
 
 
 def requests_of(browser: Any, file: Path) -> set[str]:
