@@ -221,14 +221,15 @@ WHITE = [255, 255, 255]
 def seen_colour(page: Any, selector: str) -> list[int]:
     """The colour in the middle of an element, as it is on the screen once its picture is drawn."""
 
-    def colour(driver: Any) -> list[int]:
+    def colour_unless_white(driver: Any) -> list[int] | None:
         content = base64.b64decode(scroll_to(driver, selector).screenshot_as_base64)
         image = Image.open(io.BytesIO(content)).convert("RGB")
-        return list(image.getpixel((image.width // 2, image.height // 2)))
+        found = list(image.getpixel((image.width // 2, image.height // 2)))
+        return None if found == WHITE else found
 
-    # the browser decodes a picture aside: white is a place where it is not yet drawn
-    wait(page, lambda driver: colour(driver) != WHITE)
-    return colour(page)
+    # the browser decodes a picture aside, and may do so anew: white is a place where it is not drawn
+    found: list[int] = wait(page, colour_unless_white)
+    return found
 
 
 def test_the_labels_of_a_pair_are_shown_with_test_images(page: Any) -> None:
