@@ -197,6 +197,8 @@ def test_groups_and_chosen_labels_can_be_shown(page: Any) -> None:
     find(page, "#pick").send_keys(Keys.ENTER)
     assert find(page, "#shown").get_attribute("value") == "picked"
     assert len(page.find_elements(By.CSS_SELECTOR, "#chips button")) == 1
+    scales = [find(page, f"#{matrix}-scale").text for matrix in ("heatmap", "confusion")]
+    assert not any("and more" in scale for scale in scales), "a label alone has the whole scale"
 
 
 def test_pointing_at_the_map_names_a_label(page: Any) -> None:
