@@ -11,7 +11,14 @@ torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # of the processes that tests start: threads of many processes wait for each other
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the suite runs in the background of a shell, or under nohup
     signal.signal(signal.SIGINT, signal.default_int_handler)
-hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None, database=None, max_examples=40)
+hypothesis.settings.register_profile(
+    "reproducible",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    max_examples=40,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],  # it measures how busy the machine is
+)
 hypothesis.settings.load_profile("reproducible")
 
 

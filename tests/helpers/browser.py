@@ -17,7 +17,8 @@ Keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
 support = pytest.importorskip("selenium.webdriver.support.ui")
 exceptions = pytest.importorskip("selenium.common.exceptions")
 
-SECONDS = 20
+SECONDS = 60
+"""Of patience: a browser on a busy machine."""
 SETTLED = """
 // charts are drawn frame by frame and push down what follows: wait until the page keeps its height for ten frames
 const done = arguments[0];
@@ -55,6 +56,8 @@ def show(browser: Any, file: Path) -> None:
 
 
 def wait(browser: Any, condition: Any, ignored: tuple[type[Exception], ...] = ()) -> Any:
+    """Wait until a condition gives something true, and return that. A chart may be redrawn while it is looked at."""
+    ignored = (exceptions.StaleElementReferenceException, *ignored)
     return support.WebDriverWait(browser, SECONDS, poll_frequency=0.05, ignored_exceptions=ignored).until(condition)
 
 

@@ -7,7 +7,6 @@ memory, standard streams, environment and folder.
 import importlib
 import multiprocessing
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from types import SimpleNamespace
 from typing import IO, Any
 
 import pytest
+from torch.distributed import TCPStore
 
 PRELOADED = ["torch.distributed", "labelemb.lab.comparison.worker", "labelemb.lab.jobs.compare"]
 
@@ -84,16 +84,18 @@ class Ended:
 
 
 def run_as_torchrun(count: int, function: Callable[[], Any]) -> Ended:
-    """Call a function in `count` forks with the environment that torchrun gives its processes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    """Call a function in `count` forks with the environment that torchrun gives its processes.
+
+    As torchrun does, the parent serves the store in which they meet: it holds a free port from the start.
+    """
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, Path(os.devnull).open("rb") as nothing:
         processes = []
         for rank in range(count):
             places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
-            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
-            environment = os.environ | {name: str(value) for name, value in (places | meeting).items()}
+            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port, "TORCHELASTIC_USE_AGENT_STORE": True}
+            agent = {"TORCHELASTIC_RUN_ID": "test", "TORCHELASTIC_RESTART_COUNT": 0}
+            environment = os.environ | {name: str(value) for name, value in (places | meeting | agent).items()}
             streams = [Connection(os.dup(file.fileno())) for file in (nothing, output, errors)]
             processes.append(_started(function, streams, environment))
         codes = [_code(process) for process in processes]

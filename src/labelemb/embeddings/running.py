@@ -24,7 +24,8 @@ ROWS_PER_LABEL = 100
 class RunningEmbedding(LabelEmbedding):
     """A label embedding that is a running mean of the observer's softened predictions, without an optimiser.
 
-    The time constant of the mean is one epoch. A label that was not seen yet has its one-hot vector as soft target.
+    The time constant of the mean is one epoch. A label that was not seen yet has its one-hot vector as soft target, or
+    with a prior the same probability for every label.
     Each training call first reduces the weight of earlier rows by exp(-rows / rows_per_epoch), then averages the rows
     of the call in. The loss of a call uses the table from before the call.
 

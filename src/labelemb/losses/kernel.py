@@ -69,7 +69,8 @@ def _soft_logits(embedding: LabelEmbedding, layer: LinearLayer, hidden: Tensor, 
     if sparse is None:
         q = embedding.probabilities(distinct).detach().to(weight.dtype)  # (distinct, labels)
         vectors, own_mass = q @ weight, q.gather(1, distinct.unsqueeze(1)).squeeze(1)
-        constants = None if bias is None else q @ bias
+        with without_autocast(hidden.device.type):  # autocast would round q a second time, and the biases
+            constants = None if bias is None else q @ bias
     else:
         indices, excess, share = sparse.indices, sparse.excess.to(weight.dtype), sparse.share.to(weight.dtype)
         vectors = F.embedding_bag(indices, weight, per_sample_weights=excess, mode="sum")

@@ -57,6 +57,9 @@ from tests.helpers.tiny_data import text_rows, write_csv
         (("train", "digits", "--threads", "100000000000"), "100000000000 threads are too many: at most 1024"),
         (("train", "digits", "--checkpoint-seconds", "nan"), "'nan' is not a number of seconds, 0 or more"),
         (("train", "digits", "--checkpoint-seconds", "-1"), "'-1' is not a number of seconds, 0 or more"),
+        (("recipes", "--json", "copy", "digits", "mine.toml"), "--json is for `labelemb recipes list` and `show`"),
+        (("data", "--json", "fetch", "no-such"), "--json is for `labelemb data list` and `where`, not for `fetch`"),
+        (("data", "--data", ".", "fetch", "no-such"), "--data is for `labelemb data list` and `where`; `fetch` has"),
         (("recipes", "copy", "digits", "mine"), "mine does not end in .toml"),
         (("compare", "digits", "--precision", "16-mixed", "--device", "cpu"), "16-mixed is for CUDA devices"),
         (("evaluate", "no-such-run"), "there is no run folder no-such-run"),
@@ -64,7 +67,7 @@ from tests.helpers.tiny_data import text_rows, write_csv
         (("nearest", "no-such-run", "8"), "there is no run folder or file no-such-run"),
         (("recipes", "show", "minst-mlp"), "'minst-mlp'; did you mean 'mnist-mlp'? (see `labelemb recipes`)"),
         (("compare", "no-such"), "unknown recipe 'no-such' (see `labelemb recipes`, or give a .toml file)"),
-        (("train", "digits", "--device", "gpu"), "(choose from 'auto', 'cpu', 'cuda') (see `labelemb train"),
+        (("train", "digits", "--device", "gpu"), "(choose from auto, cpu, cuda) (see `labelemb train"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(

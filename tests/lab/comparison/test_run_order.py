@@ -39,7 +39,7 @@ def test_whoever_finds_no_run_to_start_waits_until_one_can_start() -> None:
     waiting.join(0.05)
     assert waiting.is_alive()
     order.end(source, Done(""))
-    waiting.join(10)
+    waiting.join(60)
     assert found == [reused]
     assert order.obstacle(reused) == ""
 
@@ -59,7 +59,7 @@ def test_clearing_wakes_those_that_wait() -> None:
     waiting = threading.Thread(target=order.take)
     waiting.start()
     order.clear()
-    waiting.join(10)
+    waiting.join(60)
     assert not waiting.is_alive()
 
 

@@ -15,10 +15,9 @@ from labelemb.lab.data import AuditedData
 from labelemb.lab.jobs.corrections import apply_corrections
 from labelemb.lab.report.audit_files import AuditRecord, write_audit
 from tests.helpers.audits import HOSTILE, hostile_audit
-from tests.helpers.browser import By, Keys, start_browser, support
+from tests.helpers.browser import By, Keys, start_browser, support, wait
 from tests.helpers.noisy_labels import noisy_labels
 
-SECONDS = 20
 RECORD = AuditRecord("intents", "label-embedding", 3, 0, ("train",), "1", "0" * 64, "", ("text", "label"))
 
 
@@ -129,7 +128,7 @@ def test_marked_rows_are_downloaded_and_applied(page: Any, folder: Path, downloa
     page.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", find(page, "#download"))
     find(page, "#download").click()
     file = downloads / "corrections.csv"
-    support.WebDriverWait(page, SECONDS, poll_frequency=0.05).until(lambda _: file.exists() and file.stat().st_size)
+    wait(page, lambda _: file.exists() and file.stat().st_size)
     rows = {int(row["index"]): row for row in csv.DictReader(io.StringIO(file.read_text(encoding="utf-8-sig")))}
     assert (rows[first]["mark"], rows[second]["mark"]) == ("wrong", "fine")
     assert rows[first]["label"] == f"'{HOSTILE[0]}"  # no formula for a spreadsheet

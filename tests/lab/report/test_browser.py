@@ -49,16 +49,17 @@ def scroll_to(page: Any, selector: str) -> Any:
 def point_at(page: Any, selector: str, x: float = 0.5, y: float = 0.5) -> str:
     """Move the pointer to a place of an element, given as parts of its size; gives what the tip says."""
 
-    def tip_is_shown(driver: Any) -> bool:
+    def shown_tip(driver: Any) -> str:
         element = scroll_to(driver, selector)
         width, height = element.size["width"], element.size["height"]
         moves = webdriver.ActionChains(driver, duration=0)
         moves.move_to_element_with_offset(element, int((x - 0.5) * width), int((y - 0.5) * height)).perform()
-        return bool(find(driver, "#tip").is_displayed())
+        text: str = find(driver, "#tip").text  # empty while it is hidden
+        return text
 
     # a picture that is drawn between the scrolling and the moving pushes the element away: go there again
-    wait(page, tip_is_shown, (exceptions.MoveTargetOutOfBoundsException,))
-    return find(page, "#tip").text
+    found: str = wait(page, shown_tip, (exceptions.MoveTargetOutOfBoundsException,))
+    return found
 
 
 def requests_of(browser: Any, file: Path) -> set[str]:
@@ -196,6 +197,8 @@ def test_groups_and_chosen_labels_can_be_shown(page: Any) -> None:
     find(page, "#pick").send_keys(Keys.ENTER)
     assert find(page, "#shown").get_attribute("value") == "picked"
     assert len(page.find_elements(By.CSS_SELECTOR, "#chips button")) == 1
+    scales = [find(page, f"#{matrix}-scale").text for matrix in ("heatmap", "confusion")]
+    assert not any("and more" in scale for scale in scales), "a label alone has the whole scale"
 
 
 def test_pointing_at_the_map_names_a_label(page: Any) -> None:
@@ -220,14 +223,15 @@ WHITE = [255, 255, 255]
 def seen_colour(page: Any, selector: str) -> list[int]:
     """The colour in the middle of an element, as it is on the screen once its picture is drawn."""
 
-    def colour(driver: Any) -> list[int]:
+    def colour_unless_white(driver: Any) -> list[int] | None:
         content = base64.b64decode(scroll_to(driver, selector).screenshot_as_base64)
         image = Image.open(io.BytesIO(content)).convert("RGB")
-        return list(image.getpixel((image.width // 2, image.height // 2)))
+        found = list(image.getpixel((image.width // 2, image.height // 2)))
+        return None if found == WHITE else found
 
-    # the browser decodes a picture aside: white is a place where it is not yet drawn
-    wait(page, lambda driver: colour(driver) != WHITE)
-    return colour(page)
+    # the browser decodes a picture aside, and may do so anew: white is a place where it is not drawn
+    found: list[int] = wait(page, colour_unless_white)
+    return found
 
 
 def test_the_labels_of_a_pair_are_shown_with_test_images(page: Any) -> None:

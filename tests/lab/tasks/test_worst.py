@@ -5,6 +5,7 @@ import csv
 import io
 from pathlib import Path
 
+import pytest
 import torch
 from PIL import Image
 
@@ -45,6 +46,27 @@ def test_the_csv_has_the_whole_text_as_it_was(tmp_path: Path) -> None:
     printed = show_errors(errors, 2)
     assert max(map(len, printed.splitlines())) <= 80
     assert "\x1b" not in printed
+
+
+def test_tables_of_different_places_have_different_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here := tmp_path / "here").mkdir()
+    monkeypatch.chdir(here)
+    for place, name in (
+        ("new.csv", "new"),
+        ("new.csv.gz", "new"),
+        ("new.jsonl", "new.jsonl"),
+        ("new.2024.csv", "new.2024"),
+        ("new.2025.csv", "new.2025"),
+        (".new.csv", ".new"),
+        ("may/new.csv", "may-new"),
+        ("june/new.csv", "june-new"),
+        ("/elsewhere/new.csv", "elsewhere-new"),
+        ("/", "root"),
+    ):
+        files = write_errors(ModelErrors([], []), tmp_path, Path(place))
+        assert [file.name for file in files] == [f"worst-{name}.csv", f"labels-{name}.csv"]
+    assert write_errors(ModelErrors([], []), tmp_path, Path())[0].name.endswith("-here.csv")
+    assert write_errors(ModelErrors([], []), tmp_path, Path("ä" * 100, "b" * 200))[0].name == f"worst-{'b' * 200}.csv"
 
 
 def test_errors_of_images_have_small_pictures() -> None:

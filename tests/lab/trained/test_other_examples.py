@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from labelemb.lab.cli import main
+from labelemb.lab.data.images.examples import ImageInputs
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import load_recipe
 from labelemb.lab.runs.loop import train_run
 from labelemb.lab.trained.model import TrainedModel
+from labelemb.support.errors import UserError
 from tests.helpers.text_models import color_run, write_colors
 from tests.helpers.tiny_data import color_pairs, text_rows, write_csv, write_image, write_image_folder, write_pairs
 
@@ -115,7 +117,23 @@ def test_errors_on_images_name_their_files(images: Path, tmp_path: Path, capsys:
     assert all(file in printed for file in wrong)
 
 
-def test_tables_of_errors_elsewhere_leave_those_of_the_test_set_alone(texts: Path, capsys: Capture) -> None:
+def test_a_label_with_a_slash_is_a_folder_in_a_folder(tmp_path: Path) -> None:
+    names = ["bag", "T-shirt/top"]
+    inputs = ImageInputs(3, [8, 8], [], [])
+    for number, folder in enumerate(("bag", "T-shirt/top", "T-shirt/top/more")):
+        write_image(tmp_path / folder / f"{number}.png", (0, 0, 0))
+    found = inputs.read_labelled(tmp_path, load_recipe("image-folder").data, names)
+    assert found.files == ["bag/0.png", "T-shirt/top/1.png", "T-shirt/top/more/2.png"]
+    assert found.targets.tolist() == [0, 1, 1]
+    write_image(tmp_path / "T-shirt" / "old" / "3.png", (0, 0, 0))
+    with pytest.raises(UserError, match="the model has no label 'T-shirt/old'; it has 2, as bag, T-shirt/top"):
+        inputs.read_labelled(tmp_path, load_recipe("image-folder").data, names)
+
+
+def test_tables_of_errors_elsewhere_leave_those_of_the_test_set_alone(
+    texts: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(texts / "data")
     run, table = texts / "run", texts / "data" / "train.csv"
     assert main(["evaluate", str(run), "--worst", "2", "--csv"]) == 0
     before = {name: (run / name).read_bytes() for name in ("worst.csv", "labels.csv")}

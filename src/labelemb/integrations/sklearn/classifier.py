@@ -192,8 +192,8 @@ class LabelEmbeddingClassifier(ClassifierMixin, BaseEstimator):
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Train for one pass over these rows, starting from the network trained so far; arguments as in `fit`.
 
-        The first call needs all `classes`. Each call counts as one of `max_iter` passes (200 if it is None) in the
-        objective's schedule; after a `fit` the schedule is that of the fit. The temperature does not change.
+        The first call needs all `classes`. Each call is one of `max_iter` passes (200 if it is None) of the objective's
+        schedule, which then stays at its end; after a `fit` that of the fit goes on. The temperature does not change.
         """
         check_parameters(self.get_params(deep=False))
         if self.early_stopping:

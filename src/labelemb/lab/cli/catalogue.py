@@ -95,6 +95,8 @@ def _show_recipe(options: argparse.Namespace) -> int:
 
 
 def _copy_recipe(options: argparse.Namespace) -> int:
+    if options.json:
+        raise UserError("--json is for `labelemb recipes list` and `show`, not for `copy`: leave it out")
     text = recipe_text(options.name)
     if options.file.suffix != ".toml":
         raise UserError(f"{options.file} does not end in .toml: the file of a recipe needs this suffix")
@@ -137,6 +139,10 @@ def _where_data(options: argparse.Namespace) -> int:
 
 
 def _fetch_data(options: argparse.Namespace) -> int:
+    if options.json:
+        raise UserError("--json is for `labelemb data list` and `where`, not for `fetch`: leave it out")
+    if options.data is not None:
+        raise UserError("--data is for `labelemb data list` and `where`; `fetch` has --to for the folder to write")
     with importing():
         from labelemb.lab.data import fetch
 

@@ -68,17 +68,17 @@ class OneLineParser(argparse.ArgumentParser):
         raise UserError(f"{message} (see `{self.prog} --help`)")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Suggests the nearest verb for one that does not exist.
+        """Refuses a value that is no choice, in the same words in all versions of Python.
 
-        The values of an option are few and listed, and the nearest may be the opposite: cpu for gpu.
+        Suggests the nearest verb for one that does not exist. The values of an option are few and listed, and the
+        nearest may be the opposite: cpu for gpu.
         """
-        try:
-            super()._check_value(action, value)
-        except argparse.ArgumentError as error:
-            if action.option_strings:
-                raise
-            near = did_you_mean(str(value), [str(choice) for choice in action.choices or ()])
-            raise argparse.ArgumentError(action, error.message + near) from None
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        near = "" if action.option_strings else did_you_mean(str(value), choices)
+        message = f"invalid choice: {str(value)!r} (choose from {', '.join(choices)}){near}"
+        raise argparse.ArgumentError(action, message)
 
 
 def build_parser() -> argparse.ArgumentParser:

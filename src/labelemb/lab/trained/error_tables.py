@@ -1,5 +1,6 @@
 """Tables of a model's errors: 80 columns wide for a terminal, and complete in CSV files."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from labelemb.support.files import file_error
 
 EXAMPLE_FIELDS = ("number", "label", "predicted", "probability", "label_probability", "text", "file")
 LABEL_FIELDS = LabelRow.__struct_fields__
+LONGEST_NAME = 200
+"""Bytes of a place in the name of a file, which may have 255."""
 
 
 def show_errors(errors: ModelErrors, count: int, where: str = "the test set") -> str:
@@ -22,13 +25,25 @@ def show_errors(errors: ModelErrors, count: int, where: str = "the test set") ->
 def write_errors(errors: ModelErrors, folder: Path, place: Path | None = None) -> list[Path]:
     """Write worst.csv and labels.csv with all fields, and return the files.
 
-    The errors on examples at another place are in worst-NAME.csv and labels-NAME.csv.
+    The errors on examples at another place are in worst-NAME.csv and labels-NAME.csv, with the place's path as NAME.
     """
-    of = "" if place is None else "-" + place.resolve().name.partition(".")[0]
+    of = "" if place is None else f"-{_name_of(place)}"
     examples, labels = folder / f"worst{of}.csv", folder / f"labels{of}.csv"
     _write(examples, EXAMPLE_FIELDS, errors.examples)
     _write(labels, LABEL_FIELDS, errors.labels)
     return [examples, labels]
+
+
+def _name_of(place: Path) -> str:
+    """The path from the current folder, or else from the root, as a name: data/new.csv.gz is data-new."""
+    path = place.resolve()
+    for suffix in (".gz", ".csv"):  # another suffix stays: new.jsonl is not new.csv
+        if path.suffix.lower() == suffix:
+            path = path.with_suffix("")
+    inside = path.relative_to(Path.cwd()).parts if path.is_relative_to(Path.cwd()) else ()
+    name = "-".join(inside or path.parts[1:]) or "root"
+    coded = os.fsencode(name)
+    return name if len(coded) <= LONGEST_NAME else coded[-LONGEST_NAME:].decode(errors="ignore")
 
 
 def _write(file: Path, fields: Sequence[str], records: Sequence[object]) -> None:

@@ -1,6 +1,6 @@
 """Images in memory as bytes, normalised when a batch is made."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -113,10 +113,11 @@ class ImageInputs(InputForm, frozen=True, tag="image"):
         """A folder with one folder of images per label."""
         if not place.is_dir():
             raise UserError(f"there is no folder {place}; wanted: {LABELLED}")
-        folders = [folder for folder in label_folders(place) if list_images(folder)]
-        if not folders:
+        known = {image for name in label_names for image in list_images(place / name)}
+        unknown = _folders_of_others(place, known)
+        if not known and not unknown:
             raise UserError(f"{place} holds no images; wanted: {LABELLED}")
-        label_numbers(((str(place), folder.name) for folder in folders), label_names)
+        label_numbers(((str(place), name) for name in unknown), label_names)
         return self.read_folder(place, label_names, _skips_corrupt(settings), place)
 
     def read_folder(self, folder: Path, names: Sequence[str], skip_corrupt: bool, root: Path) -> ImageExamples:
@@ -128,6 +129,18 @@ class ImageInputs(InputForm, frozen=True, tag="image"):
         targets = torch.tensor([labels[file] for file in files])
         places = [file.relative_to(root).as_posix() for file in files]
         return ImageExamples(torch.stack(images), targets, self.mean, self.std, places)
+
+
+def _folders_of_others(place: Path, known: Collection[Path]) -> list[str]:
+    """The folders in a place with other images than those known; T-shirt/old where T-shirt/top is known."""
+    found = []
+    for folder in label_folders(place):
+        images = list_images(folder)
+        others = [image for image in images if image not in known]
+        if others:
+            named = folder if len(others) == len(images) else others[0].parent
+            found.append(named.relative_to(place).as_posix())
+    return found
 
 
 def _skips_corrupt(settings: DataSettings) -> bool:

@@ -113,7 +113,8 @@ function colorMatrices() {
   const wrong = confusion && confusionTable(labels);
   matrices.tables = { similar, wrong };
   for (const table of [similar, wrong]) if (table) table.image = tableImage(table);
-  drawScale("heatmap-scale", "similarity of row to column", short(similar.low), `${short(similar.high)} and more`);
+  const most = short(similar.high);
+  drawScale("heatmap-scale", "similarity of row to column", short(similar.low), most === "1" ? most : `${most} and more`);
   if (wrong) drawScale("confusion-scale", "of row predicted as column", "0 %", wrong.high < 1 ? `${short(100 * wrong.high)} % and more` : "100 %");
   drawMatrices();
 }
