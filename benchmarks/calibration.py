@@ -8,13 +8,19 @@ softmax and for temperatures fitted to:
 - the observer on training inputs (`calibrate` without targets), or on the inputs of the dev set;
 - a second observer, fitted to nine tenths of the training rows and evaluated on the rest;
 - the labels of the training rows, of 150 rows of the dev set, or of the whole dev set (what the lab does).
+
+Finished runs are kept in --out, so a stopped command continues when it is run again.
 """
 
 import argparse
+import itertools
+import json
 import statistics
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -22,18 +28,31 @@ from torch import Tensor, nn
 from labelemb.heads.base import Head
 from labelemb.heads.calibration import agreeing_temperature, fit_temperature
 from labelemb.lab.data import Examples, load_data
-from labelemb.lab.recipes.recipe import load_recipe
+from labelemb.lab.recipes.recipe import Recipe, load_recipe
+from labelemb.lab.runs.folder import keep_recipe
 from labelemb.lab.runs.loop import train_run
 from labelemb.lab.runs.messages import RunOptions
+from labelemb.lab.runs.result import machine
 from labelemb.lab.tasks.scores.classification import calibration_error, error_percent, mean_nll
 from labelemb.lab.trained.model import TrainedModel
 from labelemb.support.tensors import evaluating
 
-WAYS = ("raw", "observer, training inputs", "observer, dev inputs", "observer anew, held-back rows", "training labels")
 FEW = 150
+WAYS = {
+    "raw": "none (raw)",
+    "observer, training inputs": "observer, training inputs: `calibrate(hidden)`",
+    "observer, dev inputs": "observer, inputs of the dev set",
+    "observer anew, held-back rows": "another observer, training rows that it has not seen",
+    "training labels": "labels of training rows",
+    "few dev labels": f"labels of {FEW} rows of the dev set",
+    "dev labels": "labels of the dev set (3,000): `calibrate(hidden, targets)`",
+}
+"""The ways by their short names."""
+Scores = dict[str, dict[str, list[list[float]]]]
+"""By method and way, for each seed: temperature, NLL, ECE."""
 METHODS = (
-    *("plain", "label-smoothing", "label-embedding", "label-embedding@halves", "label-embedding@halves+no-cap"),
-    *("label-embedding@clean-observer", "label-embedding@rising-floor"),
+    *("plain", "label-embedding", "label-embedding@clean-observer", "label-embedding@halves"),
+    *("label-embedding@halves+clean-observer", "label-embedding@halves+no-cap", "label-embedding@rising-floor"),
 )
 
 
@@ -63,14 +82,65 @@ def temperatures(head: Head, train: tuple[Tensor, Tensor], dev: tuple[Tensor, Te
     yield "raw", 1.0
     observer = getattr(head, "observer", None)
     if observer is not None:
-        yield WAYS[1], agreeing_temperature(train[0], head.logits, observer)
-        yield WAYS[2], agreeing_temperature(dev[0], head.logits, observer)
+        yield "observer, training inputs", agreeing_temperature(train[0], head.logits, observer)
+        yield "observer, dev inputs", agreeing_temperature(dev[0], head.logits, observer)
         layer, held = observer_anew(*train, head.num_labels)
-        yield WAYS[3], agreeing_temperature(held, head.logits, layer)
-    yield WAYS[4], fit_temperature(head.logits(train[0]), train[1])
+        yield "observer anew, held-back rows", agreeing_temperature(held, head.logits, layer)
+    yield "training labels", fit_temperature(head.logits(train[0]), train[1])
     few = torch.randperm(len(dev[0]), generator=torch.Generator().manual_seed(0))[:FEW]
-    yield f"{FEW} dev labels", fit_temperature(head.logits(dev[0][few]), dev[1][few])
+    yield "few dev labels", fit_temperature(head.logits(dev[0][few]), dev[1][few])
     yield "dev labels", fit_temperature(head.logits(dev[0]), dev[1])
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained head with hidden states and labels of the three sets."""
+
+    head: Head
+    train: tuple[Tensor, Tensor]
+    dev: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+
+
+def trained(recipe: Recipe, method: str, seed: int, data_path: Path, out: Path) -> Trained:
+    train_run(recipe, method, seed, data_path, out, options=RunOptions(threads=1))
+    model, data = TrainedModel(out), load_data(recipe, data_path, seed)
+    assert data.dev is not None
+    sets = ((hidden_states(model, part), part.targets) for part in (data.train, data.dev, data.test))
+    return Trained(model.classifier.head, *sets)
+
+
+def measure(run: Trained) -> Iterator[tuple[str, list[float]]]:
+    """Temperature, NLL and ECE on the test set by each way."""
+    hidden, targets = run.test
+    with torch.no_grad():
+        logits = run.head.logits(hidden)
+    for way, temperature in temperatures(run.head, run.train, run.dev):
+        scaled = logits / temperature
+        yield way, [temperature, mean_nll(scaled, targets), calibration_error(scaled, targets)]
+
+
+@torch.no_grad()
+def observer_confidence(run: Trained) -> list[float]:
+    """In percent: the observer's mean probability of its prediction on training and test rows, and its test error."""
+    seen, new = run.head.observer(run.train[0]), run.head.observer(run.test[0])
+    confidences = [100 * float(logits.softmax(-1).amax(-1).mean()) for logits in (seen, new)]
+    return [*confidences, error_percent(new, run.test[1])]
+
+
+def table(scores: Scores) -> str:
+    """A row for each method and way, with means over the seeds."""
+    lines = ["| method | temperature from | T | NLL | ECE | n |", "| --- | --- | --: | --: | --: | --: |"]
+    for method, ways in scores.items():
+        for way, rows in ways.items():
+            t, nll, ece = (statistics.fmean(column) for column in zip(*rows, strict=True))
+            lines.append(f"| `{method}` | {WAYS[way]} | {t:.2f} | {nll:.3f} | {ece:.2f} | {len(rows)} |")
+    return "\n".join(lines)
+
+
+def read_scores(out: Path) -> Scores:
+    scores: Scores = json.loads((out / "scores.json").read_text())["temperature_nll_ece"]
+    return scores
 
 
 def main() -> None:
@@ -78,40 +148,25 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--out", type=Path, default=Path("runs/calibration"))
+    parser.add_argument("--out", type=Path, default=Path("runs/calibration"), help="scores.json, and a folder a run")
     options = parser.parse_args()
     recipe = load_recipe("text-csv", ["data.max_per_label=10"])
-    print("| method | temperature from | T | NLL | ECE | n |\n| --- | --- | --: | --: | --: | --: |", flush=True)
-    for method in options.methods.split(","):
-        found: dict[str, list[tuple[float, float, float]]] = {}
-        confidences: list[tuple[float, float, float]] = []
-        for seed in range(options.seeds):
-            out = options.out / method / f"seed-{seed}"
-            train_run(recipe, method, seed, options.data, out, options=RunOptions(threads=1))
-            model, data = TrainedModel(out), load_data(recipe, options.data, seed)
-            assert data.dev is not None
-            train, dev, test = (
-                (hidden_states(model, part), part.targets) for part in (data.train, data.dev, data.test)
-            )
-            head = model.classifier.head
-            with torch.no_grad():
-                logits = head.logits(test[0])
-            for way, temperature in temperatures(head, train, dev):
-                scaled = logits / temperature
-                scores = temperature, mean_nll(scaled, test[1]), calibration_error(scaled, test[1])
-                found.setdefault(way, []).append(scores)
-            observer = getattr(head, "observer", None)
-            if observer is not None:
-                with torch.no_grad():
-                    seen, new = observer(train[0]), observer(test[0])
-                mean = float(new.softmax(-1).amax(-1).mean()) * 100
-                confidences.append((float(seen.softmax(-1).amax(-1).mean()) * 100, mean, error_percent(new, test[1])))
-        for way, rows in found.items():
-            t, nll, ece = (statistics.fmean(column) for column in zip(*rows, strict=True))
-            print(f"| {method} | {way} | {t:.2f} | {nll:.3f} | {ece:.2f} | {len(rows)} |", flush=True)
-        if confidences:
-            seen, new, wrong = (statistics.fmean(column) for column in zip(*confidences, strict=True))
-            print(f"<!-- observer: confidence {seen:.1f} on training, {new:.1f} on test; test error {wrong:.1f} -->")
+    scores: Scores = {}
+    confidences: dict[str, list[list[float]]] = {}
+    for method, seed in itertools.product(options.methods.split(","), range(options.seeds)):
+        run = trained(recipe, method, seed, options.data, options.out / method / f"seed-{seed}")
+        for way, found in measure(run):
+            scores.setdefault(method, {}).setdefault(way, []).append(found)
+        if getattr(run.head, "observer", None) is not None:
+            confidences.setdefault(method, []).append(observer_confidence(run))
+    about = {"recipe": recipe.name, "machine": msgspec.to_builtins(machine()), "seeds": options.seeds}
+    keep_recipe(options.out / "recipe.toml", recipe)
+    found = {"temperature_nll_ece": scores, "observer_confidence_train_test_error": confidences}
+    (options.out / "scores.json").write_text(json.dumps(about | found, indent=1) + "\n")
+    print(table(scores))
+    for method, rows in confidences.items():
+        seen, new, wrong = (statistics.fmean(column) for column in zip(*rows, strict=True))
+        print(f"observer of {method}: confidence {seen:.1f} on training, {new:.1f} on test; test error {wrong:.1f}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How well learned similarities agree with the 20 coarse classes of CIFAR-100, which are not used in training.
 
-python -m benchmarks.coarse_labels FOLDER    # of a comparison on CIFAR-100
+python -m benchmarks.coarse_labels FOLDER                 # of a comparison on CIFAR-100
+python -m benchmarks.coarse_labels FOLDER --out KEPT      # and keep the measures in KEPT/scores.json
 
 For each method, as a mean over its seeds: the mean rank of a label's four relatives (of the same coarse class) among
 the 99 other labels, sorted by similarity; 2.5 is perfect, 50 is chance. There are two similarities: the run's label
@@ -10,19 +11,23 @@ label is among the other's five nearest.
 """
 
 import argparse
+import json
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from scipy.stats import rankdata
 
 from labelemb import LabelSpace
 from labelemb.lab.comparison.tables import markdown
-from labelemb.lab.runs.folder import RunFolder, find_runs
+from labelemb.lab.recipes.recipe import load_recipe
+from labelemb.lab.runs.folder import RunFolder, find_runs, keep_recipe
 from labelemb.lab.runs.labels import load_space
+from labelemb.lab.runs.result import machine
 from labelemb.lab.tasks.records import Confusion, read_record
 
 PAPER_GROUPS = (("bottle", "can"), ("bowl", "cup", "plate"), ("man", "woman", "boy"))
@@ -100,6 +105,11 @@ def table(measures: Iterable[Measure]) -> str:
     return markdown(["method", "similarity", "seeds", "mean rank of relatives", "pairs of the paper"], rows)
 
 
+def read_scores(out: Path) -> list[Measure]:
+    """Measures that were kept."""
+    return [Measure(**one) for one in json.loads((out / "scores.json").read_text())["measures"]]
+
+
 def coarse_classes(spaces: Iterator[LabelSpace]) -> dict[str, list[str]]:
     for space in spaces:
         if space.superclasses:
@@ -112,9 +122,16 @@ def coarse_classes(spaces: Iterator[LabelSpace]) -> dict[str, list[str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    runs = [run for run in find_runs(parser.parse_args().folder) if run.result() is not None]
+    parser.add_argument("--out", type=Path, help="folder for scores.json and recipe.toml")
+    options = parser.parse_args()
+    runs = [run for run in find_runs(options.folder) if run.result() is not None]
     coarse = coarse_classes(load_space(run.path) for run in runs if run.labels_file.exists())
-    print(table(one for run in runs for one in measure(run, coarse)))
+    measures = [one for run in runs for one in measure(run, coarse)]
+    if options.out is not None:
+        keep_recipe(options.out / "recipe.toml", load_recipe(str(options.folder / "recipe.toml")))
+        kept = {"machine": msgspec.to_builtins(machine()), "measures": [one._asdict() for one in measures]}
+        (options.out / "scores.json").write_text(json.dumps(kept, indent=1) + "\n")
+    print(table(measures))
 
 
 if __name__ == "__main__":

@@ -53,8 +53,14 @@ TESTED = {
     "cifar100-pretrained": "cifar100-pretrained",
 }
 """Comparisons on test sets, with other seeds than the protocol's."""
-BESIDE = ("plain", "label smoothing", "online smoothing")
+TESTED_IN_PROTOCOL = (
+    *("default-mnist-mlp-500", "default-clinc150-sgd", "default-clinc150-tuned"),
+    *("default-cifar10-few-sgd", "default-cifar10-few-tuned"),
+)
+"""Tasks of the protocol that have no such comparison: test errors of its own runs."""
+BESIDE = ("plain", "label smoothing", "label smoothing, rising", "online smoothing")
 """Peers of the default on the test sets."""
+VERDICTS = ("ahead", "level", "behind")
 
 COLUMNS = CANDIDATES | PEERS
 
@@ -157,7 +163,16 @@ def main() -> None:
     best = min(CANDIDATES, key=lambda name: (behind[name], ranks[name]))
     print(f"\nBy the rule, after {len(complete)} of {len(TASKS)} tasks: {best}\n")
     tested = [tested_row(name, title, CANDIDATES[best]) for name, title in TESTED.items()]
-    print(markdown([f"{best} on test sets", "n", *BESIDE], tested))
+    tested += [tested_row(name, f"{TASKS[name]} *", CANDIDATES[best]) for name in TESTED_IN_PROTOCOL]
+    counts = [
+        [
+            f"tasks {word}",
+            str(len(tested)),
+            *(str(sum(word in row[2 + at] for row in tested)) for at in range(len(BESIDE))),
+        ]
+        for word in VERDICTS
+    ]
+    print(markdown([f"{best} on test sets", "n", *BESIDE], tested + counts))
 
 
 if __name__ == "__main__":

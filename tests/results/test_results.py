@@ -5,14 +5,17 @@ import runpy
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks import audit_trained, schedules
+from benchmarks import audit_trained, calibration, schedules
 from labelemb.lab.comparison.summary import read_results
 from labelemb.lab.comparison.tables import markdown, render, tables
 from labelemb.lab.methods.method import parse_method
 from labelemb.lab.recipes.recipe import load_recipe
+from labelemb.lab.search.advice import advise
+from labelemb.lab.tasks.classification import Classification
 from tests.helpers.pages import ROOT, text_of
 
 RESULTS = ROOT / "results"
@@ -21,13 +24,17 @@ SHOWN = (
     *("mnist-mlp", "clinc150", "clinc150-10", "clinc150-10-vectors", "clinc150-10-minilm"),
     *("mnist-cnn-bf16", "mnist-cnn-narrow"),
     *("cifar10-few", "cifar100-few", "cifar100-small", "cifar100-pretrained"),
-    *("multi30k-en-de-small", "en-vi-all"),
+    *("multi30k-en-de-small", "en-vi-news-small", "en-vi-all", "zh-titles-small"),
 )
 """Comparisons whose tables stand in results/README.md as the command prints them."""
-AUDITS = ("audit-clinc150", "audit-mnist")
-"""Measurements of `benchmarks/audit_trained.py`, whose tables stand there too."""
-SCHEDULES = ("schedules-clinc150-10", "schedules-clinc150")
-"""Measurements of `benchmarks/schedules.py`."""
+MEASURED = {
+    "audit-clinc150": audit_trained,
+    "audit-mnist": audit_trained,
+    "schedules-clinc150-10": schedules,
+    "schedules-clinc150": schedules,
+    "calibration-clinc150-10": calibration,
+}
+"""Scores kept by a benchmark, whose tables stand there too."""
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -74,24 +81,38 @@ def test_the_page_of_results_shows_the_rows_of_the_tables(name: str) -> None:
         assert not [line for line in lines if line not in shown]
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_the_page_of_results_shows_the_kept_scores_of_the_schedules(name: str) -> None:
-    shown = set(text_of("results/README.md").splitlines())
-    lines = schedules.table(schedules.read_scores(RESULTS / "runs" / name)).splitlines()
-    assert not [line for line in lines if line not in shown]
+@pytest.mark.parametrize("name", sorted(folder.name for folder in RESULTS.glob("choose-*")))
+def test_the_kept_answer_of_a_search_follows_from_its_fresh_runs_and_stands_on_the_page(name: str) -> None:
+    choice = json.loads((RESULTS / name / "choice.json").read_text())
+    summary = read_results(RESULTS / "runs" / name).summary
+    assert summary is not None
+    assert choice["fresh"] == json.loads(json.dumps(summary.to_json()))
+    assert choice["reason"] == advise(choice["searched"], summary, Classification.main, choice["simpler"]).reason
+    page = text_of("results/README.md")
+    assert f"`{choice['searched']}`" in page
+    errors = [method["test_error"] for method in choice["fresh"]["methods"].values()]
+    assert not [error for error in errors if f"{error['mean']:.2f} ± {error['std']:.2f}" not in page]
 
 
-@pytest.mark.parametrize("name", AUDITS)
-def test_the_page_of_results_shows_the_kept_scores_of_the_audit(name: str) -> None:
+@pytest.mark.parametrize(("name", "program"), MEASURED.items())
+def test_the_page_of_results_shows_the_kept_scores_of_a_benchmark(name: str, program: Any) -> None:
     shown = set(text_of("results/README.md").splitlines())
-    lines = audit_trained.table(audit_trained.read_scores(RESULTS / "runs" / name)).splitlines()
+    lines = program.table(program.read_scores(RESULTS / "runs" / name)).splitlines()
     assert len(lines) > 2
     assert not [line for line in lines if line not in shown]
 
 
-def test_the_page_of_results_shows_the_table_of_sgd() -> None:
-    shown = set(text_of("results/README.md").splitlines())
-    lines = runpy.run_path(str(RESULTS / "sgd.py"))["table"]().splitlines()
+@pytest.mark.parametrize(
+    ("script", "table", "page"),
+    [
+        ("sgd.py", "table", "results/README.md"),
+        ("headline.py", "readme_table", "README.md"),
+        ("headline.py", "peers_table", "docs/peers.md"),
+    ],
+)
+def test_a_page_shows_the_table_that_a_script_prints(script: str, table: str, page: str) -> None:
+    shown = set(text_of(page).splitlines())
+    lines = runpy.run_path(str(RESULTS / script))[table]().splitlines()
     assert len(lines) > 2
     assert not [line for line in lines if line not in shown]
 

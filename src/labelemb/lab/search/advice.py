@@ -44,13 +44,13 @@ def advise(chosen: str, summary: Summary | None, main: MainScore, simpler: str |
         return advice
     against = _test(summary, chosen, rival)
     assert against is not None
-    words = f"{chosen} is {_words(against, main, rival)}"
+    words = _words(against, main, rival)
     if _is_ahead(against, main):
-        return Advice(chosen, f"Take {chosen}: {words}.{_beside(chosen, simpler, summary, main)}")
+        return Advice(chosen, f"Take {chosen}: it is {words}.{_beside(chosen, simpler, summary, main)}")
     if _is_ahead(against, main, sign=-1):
-        return Advice(rival, f"Take {rival}: {words}.")
+        return Advice(rival, f"Take {rival}: {chosen} is {words}.")
     taken = "label smoothing" if rival == SMOOTHING else rival
-    return Advice(rival, f"No clear difference: take {taken}. {words}.")
+    return Advice(rival, f"No clear difference: take {taken}. {chosen} is {words}.")
 
 
 def _prefer_simpler(chosen: str, simpler: str, rival: str, summary: Summary, main: MainScore) -> Advice | None:
