@@ -47,7 +47,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         default=5,
         metavar="N",
         help="number of seeds of the final test, those after --seed; each trains plain, label smoothing 0.1, the "
-        "search's choice, and the best method that learns nothing (default: 5)",
+        "search's choice and, if that learns, the best method that learns nothing (default: 5)",
     )
     choose.add_argument(
         "--seed", type=seed_number, default=0, metavar="S", help="seed of all trainings of the search (default: 0)"

@@ -60,7 +60,7 @@ def add_verbs(verbs: "Verbs[argparse.ArgumentParser]") -> None:
         "--csv",
         action="store_true",
         help="with --worst: write worst.csv and labels.csv (all labels) to the run folder; with --on: "
-        "worst-NAME.csv and labels-NAME.csv",
+        "worst-NAME.csv and labels-NAME.csv, NAME being the place's path (may-new for may/new.csv)",
     )
     evaluate.add_argument(
         "--raw", action="store_true", help="translation: scores of beam search with uncalibrated logits"

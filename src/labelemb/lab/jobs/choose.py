@@ -3,8 +3,8 @@
 The folder of a choice:
 
 search/      the study, and a run for each trial
-fresh/       a comparison: what the search chose, plain, label smoothing 0.1, and the best method of the search that
-             learns nothing, with seeds that the search never used
+fresh/       a comparison: what the search chose, plain, label smoothing 0.1 and, if the choice learns, the best method
+             that learns nothing, with seeds that the search never used
 choice.toml  the recipe with the method to take
 choice.json  trials, tests and the choice, for programs
 table.md     the same to read
@@ -51,7 +51,7 @@ TRIALS = 24
 """Trials of a search that is given neither a number nor a budget."""
 FRESH_SEEDS = 5
 MOST_TESTED = 4
-"""Methods of the final test: the choice, plain, label smoothing 0.1, and the best method that learns nothing."""
+"""Methods of the final test at most: the choice, plain, label smoothing 0.1, and the best that learns nothing."""
 TESTED = "Fresh seeds, on the test set:"
 DEV_SHARE = 0.1
 """Of the training examples, for a search on data without a dev set."""
