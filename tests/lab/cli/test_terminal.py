@@ -50,14 +50,20 @@ def test_an_unknown_name_is_escaped_in_the_error(space_file: str, capsys: Captur
     assert is_safe(error_line(capsys, "nearest", space_file, "\u202ecat\x1b"))
 
 
+def predict_always(monkeypatch: pytest.MonkeyPatch, found: list[Prediction]) -> None:
+    """Any run is finished and calibrated, and its model predicts this."""
+    monkeypatch.setattr(TrainedModel, "__init__", lambda self, folder: None)
+    monkeypatch.setattr(TrainedModel, "is_calibrated", True)
+    monkeypatch.setattr(trained, "require_finished", lambda folder: None)
+    monkeypatch.setattr(TrainedModel, "predict", lambda self, files, k: found)
+
+
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_predict_escapes_labels_and_texts(
     options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     found = Prediction(InputPlace("a.txt", 1, HOSTILE[1]), HOSTILE, [0.4, 0.3, 0.2, 0.1])
-    monkeypatch.setattr(TrainedModel, "__init__", lambda self, folder: None)
-    monkeypatch.setattr(trained, "require_finished", lambda folder: None)
-    monkeypatch.setattr(TrainedModel, "predict", lambda self, files, k: [found])
+    predict_always(monkeypatch, [found])
     assert main(["predict", ".", __file__, *options]) == 0
     text = capsys.readouterr().out
     assert is_safe(text)
@@ -69,9 +75,7 @@ def test_predict_escapes_labels_and_texts(
 def test_every_alternative_in_a_csv_file_is_defused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = ["cat", "=1+1", "dog", "@SUM(A1)"]
     found = [Prediction(InputPlace("a.txt", 1, "a"), labels[:count], [0.4, 0.3, 0.2, 0.1][:count]) for count in (4, 1)]
-    monkeypatch.setattr(TrainedModel, "__init__", lambda self, folder: None)
-    monkeypatch.setattr(trained, "require_finished", lambda folder: None)
-    monkeypatch.setattr(TrainedModel, "predict", lambda self, files, k: found)
+    predict_always(monkeypatch, found)
     assert main(["predict", ".", __file__, "-o", str(tmp_path / "out.csv")]) == 0
     rows = csv.DictReader((tmp_path / "out.csv").read_text(encoding="utf-8-sig").splitlines())
     assert [row["alternatives"] for row in rows] == ["'=1+1 0.300; dog 0.200; '@SUM(A1) 0.100", ""]
@@ -113,9 +117,7 @@ def test_warnings_are_escaped(capsys: Capture) -> None:
 def test_predict_prints_long_texts_and_labels_short(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     text, labels = "a long question " * 40, ["long label " * 30, "b", "c"]
     found = Prediction(InputPlace("a.txt", 1, text, "a.txt, line 1"), labels, [0.5, 0.3, 0.2])
-    monkeypatch.setattr(TrainedModel, "__init__", lambda self, folder: None)
-    monkeypatch.setattr(trained, "require_finished", lambda folder: None)
-    monkeypatch.setattr(TrainedModel, "predict", lambda self, files, k: [found])
+    predict_always(monkeypatch, [found])
     assert main(["predict", ".", __file__]) == 0
     assert len(capsys.readouterr().out) < 160
     assert main(["predict", ".", __file__, "--json"]) == 0
