@@ -4,10 +4,9 @@
     python -m benchmarks.beside_joeynmt --rounds 5
 
 joeynmt is installed without its dependencies, into an environment with the extras lab, text and tensorboard, because
-it asks for a protobuf of 2022. Both sides have the same sizes
-and sentences: an LSTM encoder (of both directions, joeynmt's only one that runs) and decoder of one layer, bilinear
-attention, no input feeding, cross entropy, Adam. In the search every hypothesis is as long as the target, so that both
-do the same work.
+it asks for a protobuf of 2022. Both sides have the same sizes and sentences: an LSTM encoder (of both directions,
+joeynmt's only one that runs) and decoder of one layer, bilinear attention, no input feeding, cross entropy, Adam. In
+the search every hypothesis is as long as the target, so that both do the same work.
 """
 
 import argparse
