@@ -29,6 +29,7 @@ from labelemb.lab.runs.folder import RunFolder, find_runs, keep_recipe
 from labelemb.lab.runs.labels import load_space
 from labelemb.lab.runs.result import machine
 from labelemb.lab.tasks.records import Confusion, read_record
+from labelemb.support.files import make_folder, write_text
 
 PAPER_GROUPS = (("bottle", "can"), ("bowl", "cup", "plate"), ("man", "woman", "boy"))
 PAPER_PAIRS = [pair for group in PAPER_GROUPS for pair in combinations(group, 2)]
@@ -59,7 +60,7 @@ def relatives_rank(ranked: np.ndarray, names: list[str], coarse: dict[str, list[
 def paper_pairs(ranked: np.ndarray, names: list[str]) -> int:
     """How many pairs of the paper's three groups are among each other's nearest."""
     pairs = [(names.index(a), names.index(b)) for a, b in PAPER_PAIRS]
-    return sum(max(ranked[a, b], ranked[b, a]) <= NEAREST for a, b in pairs)
+    return sum(bool(max(ranked[a, b], ranked[b, a]) <= NEAREST) for a, b in pairs)
 
 
 class Measure(NamedTuple):
@@ -105,6 +106,12 @@ def table(measures: Iterable[Measure]) -> str:
     return markdown(["method", "similarity", "seeds", "mean rank of relatives", "pairs of the paper"], rows)
 
 
+def keep_scores(out: Path, measures: list[Measure]) -> None:
+    make_folder(out)
+    kept = {"machine": msgspec.to_builtins(machine()), "measures": [one._asdict() for one in measures]}
+    write_text(out / "scores.json", json.dumps(kept, indent=1) + "\n")
+
+
 def read_scores(out: Path) -> list[Measure]:
     """Measures that were kept."""
     return [Measure(**one) for one in json.loads((out / "scores.json").read_text())["measures"]]
@@ -128,9 +135,8 @@ def main() -> None:
     coarse = coarse_classes(load_space(run.path) for run in runs if run.labels_file.exists())
     measures = [one for run in runs for one in measure(run, coarse)]
     if options.out is not None:
+        keep_scores(options.out, measures)
         keep_recipe(options.out / "recipe.toml", load_recipe(str(options.folder / "recipe.toml")))
-        kept = {"machine": msgspec.to_builtins(machine()), "measures": [one._asdict() for one in measures]}
-        (options.out / "scores.json").write_text(json.dumps(kept, indent=1) + "\n")
     print(table(measures))
 
 

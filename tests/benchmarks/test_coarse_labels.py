@@ -1,9 +1,20 @@
 """The measure of how well similarities know the coarse classes of CIFAR-100."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from benchmarks.coarse_labels import PAPER_GROUPS, Measure, paper_pairs, ranks, relatives_rank, table
+from benchmarks.coarse_labels import (
+    PAPER_GROUPS,
+    Measure,
+    keep_scores,
+    paper_pairs,
+    ranks,
+    read_scores,
+    relatives_rank,
+    table,
+)
 
 NAMES = [name for group in PAPER_GROUPS for name in group]
 COARSE = {"containers": NAMES[:5], "people": NAMES[5:]}
@@ -37,3 +48,10 @@ def test_the_table_has_the_mean_over_seeds_and_the_best_first() -> None:
         ["ours", "label space", "2", "11.0 ± 1.4", "5.5 of 7"],
         ["plain", "confusion matrix", "1", "20.0", "2.0 of 7"],
     ]
+
+
+def test_kept_measures_are_read_as_they_were(tmp_path: Path) -> None:
+    found = paper_pairs(ranks(np.ones((8, 8))), NAMES)
+    measures = [Measure("ours", "label space", 10.5, found), Measure("plain", "confusion matrix", 20.0, 2)]
+    keep_scores(tmp_path / "new", measures)
+    assert read_scores(tmp_path / "new") == measures
